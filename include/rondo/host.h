@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The host device: streams, events, capture and graphs on CPUs, so that programs that use Rondo run, and can be tested
+ * and debugged, on machines without a GPU. RONDO_DEVICE=host chooses it; it is also what is used where no GPU is found.
+ *
+ * Semantics are CUDA's: work on a stream runs in order and asynchronously to the caller; NULL is the default stream of
+ * the thread's current device, which here does not synchronize with other streams; capture turns the work into graph nodes
+ * instead of running it; a graph's nodes run when what they depend on is done. Any memory of the process is "device memory".
+ * All calls are thread-safe.
+ * Errors are Rondo's result codes, and rondoGetLastError() says more. None of these needs a GPU, or may be given CUDA's handles.
+ */
+#ifndef RONDO_HOST_H
+#define RONDO_HOST_H
+
+#include "rondo/rondo.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct CUstream_st *rondoHostStream_t;
+typedef struct rondoHostEvent *rondoHostEvent_t;
+typedef struct rondoHostGraph *rondoHostGraph_t;
+typedef struct rondoHostGraphExec *rondoHostGraphExec_t;
+typedef struct rondoHostNode *rondoHostNode_t;
+
+typedef enum {
+    rondoHostCaptureGlobal = 0, /* as cudaStreamCaptureMode; here all three allow every call */
+    rondoHostCaptureThreadLocal = 1,
+    rondoHostCaptureRelaxed = 2
+} rondoHostCaptureMode_t;
+
+/* The calling thread's current device (0 at first): any number >= 0; each number is a device of its own. */
+RONDO_API rondoResult_t rondoHostSetDevice(int device);
+RONDO_API rondoResult_t rondoHostGetDevice(int *device);
+
+/* Memory aligned to 256 bytes, uninitialized. Free takes NULL. */
+RONDO_API rondoResult_t rondoHostMalloc(void **pointer, size_t bytes);
+RONDO_API rondoResult_t rondoHostFree(void *pointer);
+
+/* A stream is one worker thread. Destroy returns at once; what was enqueued still runs. */
+RONDO_API rondoResult_t rondoHostStreamCreate(rondoHostStream_t *stream);
+RONDO_API rondoResult_t rondoHostStreamDestroy(rondoHostStream_t stream);
+/* Waits until all that was enqueued has run. InvalidUsage while the stream captures. */
+RONDO_API rondoResult_t rondoHostStreamSynchronize(rondoHostStream_t stream);
+/* rondoSuccess if all has run, else rondoInProgress. */
+RONDO_API rondoResult_t rondoHostStreamQuery(rondoHostStream_t stream);
+
+/* Enqueues (or captures) a copy, a fill with a byte, a call of function(argument) on the stream's worker. */
+RONDO_API rondoResult_t rondoHostMemcpyAsync(void *to, const void *from, size_t bytes, rondoHostStream_t stream);
+RONDO_API rondoResult_t rondoHostMemsetAsync(void *to, int byte, size_t bytes, rondoHostStream_t stream);
+RONDO_API rondoResult_t rondoHostLaunch(void (*function)(void *), void *argument, rondoHostStream_t stream);
+
+/* Record marks the stream's end as of now; waiting for an event that was never recorded does nothing. During capture, record and wait
+ * join streams into the capture and fork it, as in CUDA. Elapsed: milliseconds between two events recorded outside captures that
+ * have both happened (InvalidUsage else). */
+RONDO_API rondoResult_t rondoHostEventCreate(rondoHostEvent_t *event);
+RONDO_API rondoResult_t rondoHostEventDestroy(rondoHostEvent_t event);
+RONDO_API rondoResult_t rondoHostEventRecord(rondoHostEvent_t event, rondoHostStream_t stream);
+RONDO_API rondoResult_t rondoHostEventSynchronize(rondoHostEvent_t event);
+RONDO_API rondoResult_t rondoHostEventQuery(rondoHostEvent_t event);
+RONDO_API rondoResult_t rondoHostEventElapsed(float *milliseconds, rondoHostEvent_t from, rondoHostEvent_t to);
+RONDO_API rondoResult_t rondoHostStreamWaitEvent(rondoHostStream_t stream, rondoHostEvent_t event);
+
+/* EndCapture gives the graph, or InvalidUsage if a forked stream was not joined again or the capture was spoiled (the stream is
+ * usable again either way). */
+RONDO_API rondoResult_t rondoHostStreamBeginCapture(rondoHostStream_t stream, rondoHostCaptureMode_t mode);
+RONDO_API rondoResult_t rondoHostStreamEndCapture(rondoHostStream_t stream, rondoHostGraph_t *graph);
+/* Whether the stream is capturing (1) or not (0). */
+RONDO_API rondoResult_t rondoHostStreamIsCapturing(rondoHostStream_t stream, int *capturing);
+
+/* The graph's nodes and the edges between them: *count in: room, out: how many there are (arrays may be NULL). */
+RONDO_API rondoResult_t rondoHostGraphGetNodes(rondoHostGraph_t graph, rondoHostNode_t *nodes, size_t *count);
+RONDO_API rondoResult_t rondoHostGraphGetEdges(rondoHostGraph_t graph, rondoHostNode_t *from, rondoHostNode_t *to,
+                                               size_t *count);
+
+/* An executable copy of the graph; several may be made, and outlive the graph. Launching enqueues one run; runs of the same executable do
+ * not overlap. Destroying one that runs is deferred until it has run. */
+RONDO_API rondoResult_t rondoHostGraphInstantiate(rondoHostGraphExec_t *exec, rondoHostGraph_t graph);
+RONDO_API rondoResult_t rondoHostGraphLaunch(rondoHostGraphExec_t exec, rondoHostStream_t stream);
+RONDO_API rondoResult_t rondoHostGraphExecDestroy(rondoHostGraphExec_t exec);
+RONDO_API rondoResult_t rondoHostGraphDestroy(rondoHostGraph_t graph);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rondo: stream-ordered collective communication between GPUs, made to be captured into CUDA graphs and replayed.
+ *
+ * Names, argument order, numeric values and semantics are NCCL's wherever NCCL has the thing. What holds for every
+ * function here:
+ *  - It returns a rondoResult_t. On anything but rondoSuccess (and rondoInProgress) rondoGetLastError() tells, in the
+ *    calling thread, which argument or event was at fault. A call that is refused has enqueued nothing.
+ *  - `stream` is a CUDA stream (cudaStream_t, CUstream) of the comm's device, or, on the host device, a stream of
+ *    rondo/host.h. NULL is the default stream. An op is ordered after what the stream holds and before what follows.
+ *  - Ops may be captured: if the stream is capturing, the op becomes one kernel node of the graph, any number of
+ *    replays of which need nothing from the host. Captured ops and eager ops of one comm may run at the same time.
+ *    Two graphs that hold ops of the same comm must not run at the same time.
+ *  - All ranks of a comm call the same ops in the same order, counting eager ops and captured ones apart.
+ *  - Functions are thread-safe. Two threads may use one comm, but then the program orders their calls.
+ */
+#ifndef RONDO_RONDO_H
+#define RONDO_RONDO_H
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define RONDO_MAJOR        0
+#define RONDO_MINOR        1
+#define RONDO_PATCH        0
+#define RONDO_VERSION_CODE (RONDO_MAJOR * 10000 + RONDO_MINOR * 100 + RONDO_PATCH)
+
+#if defined(RONDO_BUILDING)
+#define RONDO_API __attribute__((visibility("default")))
+#else
+#define RONDO_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct CUstream_st; /* CUDA's stream, or the host device's */
+
+typedef struct rondoComm *rondoComm_t;
+
+#define RONDO_UNIQUE_ID_BYTES 128
+typedef struct {
+    char internal[RONDO_UNIQUE_ID_BYTES];
+} rondoUniqueId;
+
+typedef enum {
+    rondoSuccess            = 0,
+    rondoUnhandledCudaError = 1, /* a call of the CUDA driver failed */
+    rondoSystemError        = 2, /* a system call failed: sockets, memory, threads */
+    rondoInternalError      = 3, /* a fault of Rondo's own, or memory corruption */
+    rondoInvalidArgument    = 4,
+    rondoInvalidUsage       = 5, /* valid arguments, but not in this state */
+    rondoRemoteError        = 6, /* another rank died, aborted or left */
+    rondoInProgress         = 7,
+    rondoTimeout            = 8, /* a rank did not arrive within the configured time */
+    rondoNumResults         = 9
+} rondoResult_t;
+
+typedef enum {
+    rondoInt8       = 0,
+    rondoChar       = 0,
+    rondoUint8      = 1,
+    rondoInt32      = 2,
+    rondoInt        = 2,
+    rondoUint32     = 3,
+    rondoInt64      = 4,
+    rondoUint64     = 5,
+    rondoFloat16    = 6,
+    rondoHalf       = 6,
+    rondoFloat32    = 7,
+    rondoFloat      = 7,
+    rondoFloat64    = 8,
+    rondoDouble     = 8,
+    rondoBfloat16   = 9,
+    rondoFloat8e4m3 = 10,
+    rondoFloat8e5m2 = 11,
+    rondoNumTypes   = 12
+} rondoDataType_t;
+
+typedef enum {
+    rondoSum    = 0,
+    rondoProd   = 1,
+    rondoMax    = 2,
+    rondoMin    = 3,
+    rondoAvg    = 4,
+    rondoNumOps = 5
+} rondoRedOp_t;
+
+#define RONDO_CONFIG_UNDEF_INT INT_MIN
+#define RONDO_CONFIG_MAGIC     0x6f6e6f72u
+
+/* How a comm is made. Start from RONDO_CONFIG_INITIALIZER; a field left undefined takes its RONDO_* parameter from the
+ * environment, else its default. `size` and `version` let older and newer callers' structs be read: fields that the
+ * caller's struct lacks are undefined, fields that this library does not know are ignored. Fields whose value must be
+ * the same on all ranks say so; ranks that disagree all get rondoInvalidArgument. */
+typedef struct {
+    size_t size;          /* sizeof(rondoConfig_t) of the caller */
+    unsigned int magic;   /* RONDO_CONFIG_MAGIC */
+    unsigned int version; /* RONDO_VERSION_CODE of the caller */
+    int blocking;         /* 1: calls return when done (default). 0 is refused by this version */
+    int minCTAs;          /* fewest thread blocks that an op uses (1). Same on all ranks */
+    int maxCTAs;          /* most thread blocks that an op uses (128, host device 2). Same on all ranks */
+    int timeoutMs;        /* a kernel that waits this long for a peer ends with rondoTimeout; 0: never (default) */
+    int bufferKiB;        /* mailbox memory per lane and half (4096, host device 1024). Same on all ranks */
+    int sharedDevice;     /* 1: several ranks may use one GPU (default 0: refused). Same on all ranks */
+    const char *commName; /* shown in the log; copied. NULL: none */
+} rondoConfig_t;
+
+#define RONDO_CONFIG_INITIALIZER                                                                                       \
+    {                                                                                                                  \
+        sizeof(rondoConfig_t), RONDO_CONFIG_MAGIC, RONDO_VERSION_CODE, RONDO_CONFIG_UNDEF_INT, RONDO_CONFIG_UNDEF_INT, \
+            RONDO_CONFIG_UNDEF_INT, RONDO_CONFIG_UNDEF_INT, RONDO_CONFIG_UNDEF_INT, RONDO_CONFIG_UNDEF_INT, NULL       \
+    }
+
+/* The library's version as RONDO_VERSION_CODE. Never fails but on a NULL pointer. */
+RONDO_API rondoResult_t rondoGetVersion(int *version);
+
+/* A short constant text for a result code; never NULL. */
+RONDO_API const char *rondoGetErrorString(rondoResult_t result);
+
+/* What went wrong last in the calling thread, readable and specific; "" if nothing did. Valid until the thread's next
+ * Rondo call. `comm` is ignored, as NCCL does, and may be NULL. */
+RONDO_API const char *rondoGetLastError(rondoComm_t comm);
+
+/* ---- communicators ---- */
+
+/* An id that names one future comm; one process makes it and hands it to all ranks by means of its own. It holds an
+ * address of this process and a secret; whoever knows it can join. The calling process must live until all ranks have
+ * joined. RONDO_SOCKET_IFNAME chooses the network interface. */
+RONDO_API rondoResult_t rondoGetUniqueId(rondoUniqueId *id);
+
+/* Join a comm of `nranks` as `rank`, on the calling thread's current device. Returns when all ranks have joined. In a
+ * group the work happens in rondoGroupEnd, so that one thread can join several ranks. Must not be called while the
+ * calling thread captures. */
+RONDO_API rondoResult_t rondoCommInitRank(rondoComm_t *comm, int nranks, rondoUniqueId id, int rank);
+
+/* The same with a config; NULL is the default one. */
+RONDO_API rondoResult_t rondoCommInitRankConfig(rondoComm_t *comm, int nranks, rondoUniqueId id, int rank,
+                                                rondoConfig_t *config);
+
+/* All ranks in one process and one call: comms[i] is rank i on device devlist[i] (NULL: device i). */
+RONDO_API rondoResult_t rondoCommInitAll(rondoComm_t *comms, int ndev, const int *devlist);
+
+RONDO_API rondoResult_t rondoCommCount(rondoComm_t comm, int *count);
+RONDO_API rondoResult_t rondoCommDevice(rondoComm_t comm, int *device);
+RONDO_API rondoResult_t rondoCommRank(rondoComm_t comm, int *rank);
+
+/* The error that befell the comm on its own (a peer died, a kernel timed out …), rondoSuccess while there is none.
+ * Does not block and makes no CUDA call, so a watchdog thread may poll it at any time, captures included. */
+RONDO_API rondoResult_t rondoCommGetAsyncError(rondoComm_t comm, rondoResult_t *asyncError);
+
+/* No more ops will be issued: waits for those that were (2 s at most) and tells the peers. NULL is fine. */
+RONDO_API rondoResult_t rondoCommFinalize(rondoComm_t comm);
+
+/* Frees the comm; finalizes it first if need be. Returns within 2 s whatever runs. Graphs that hold its ops stay valid
+ * objects; replaying one afterwards does nothing but report. NULL is fine. */
+RONDO_API rondoResult_t rondoCommDestroy(rondoComm_t comm);
+
+/* Ends what runs, on this rank and on its peers (they get rondoRemoteError), and frees the comm, within 2 s. Any thread
+ * may call it while others are inside ops of the same comm on the device. NULL is fine. */
+RONDO_API rondoResult_t rondoCommAbort(rondoComm_t comm);
+
+/* ---- ops ---- */
+
+/* recvbuff[i] = reduction over ranks of sendbuff[i], i < count, on every rank. sendbuff == recvbuff is in place; other
+ * overlaps are refused. Pointers need the alignment of the type only, and no registration. Reduction is in rank order,
+ * 8- and 16-bit floats accumulate in float32: results are bitwise equal on all ranks and from run to run, and do not
+ * depend on count. rondoAvg divides the sum; integers truncate. Count 0 does nothing. */
+RONDO_API rondoResult_t rondoAllReduce(const void *sendbuff, void *recvbuff, size_t count, rondoDataType_t datatype,
+                                       rondoRedOp_t op, rondoComm_t comm, struct CUstream_st *stream);
+
+/* ---- groups ---- */
+
+/* Calls between Start and End are issued together: they may be of several comms, and small ones share a launch. Groups
+ * nest; the outermost End issues. The first error inside is what End returns, and then nothing is issued. Ops of one
+ * group have no order among themselves. */
+RONDO_API rondoResult_t rondoGroupStart(void);
+RONDO_API rondoResult_t rondoGroupEnd(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

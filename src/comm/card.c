@@ -1,0 +1,70 @@
+#include "comm/card.h"
+
+#include "common/env.h"
+#include "common/result.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void rondo_card_fill(const struct rondoComm *comm, struct rondo_card *card)
+{
+    const struct rondo_env *env = rondo_env();
+    memset(card, 0, sizeof *card);
+    card->version = RONDO_VERSION_CODE;
+    snprintf(card->device, sizeof card->device, "%s", comm->ops->name);
+    memcpy(card->uuid, comm->info.uuid, sizeof card->uuid);
+    memcpy(card->bus_id, comm->info.bus_id, sizeof card->bus_id);
+    card->ordinal = comm->info.ordinal;
+    card->line_bytes = comm->info.line_bytes;
+    card->threads = comm->info.default_threads;
+    card->min_ctas = comm->config.min_ctas;
+    card->max_ctas = comm->config.max_ctas;
+    card->buffer_kib = comm->config.buffer_kib;
+    card->shared_device = comm->config.shared_device;
+    card->forced_algo_and_threads =
+        (int32_t)env->threads * 4 + (!env->algo ? 0 : strcmp(env->algo, "oneshot") == 0 ? 1 : 2);
+    card->shareable = comm->info.shareable && env->cumem_enable;
+    card->legacy = comm->info.legacy_ipc;
+}
+
+static rondoResult_t differ(const char *what, int rank, long theirs, long first)
+{
+    return rondo_fail(rondoInvalidArgument, "ranks disagree on %s: %ld on rank %d, %ld on rank 0", what, theirs, rank,
+                      first);
+}
+
+rondoResult_t rondo_cards_check(const struct rondo_card *cards, int ranks)
+{
+    const struct rondo_card *first = &cards[0];
+    for (int r = 1; r < ranks; r++) {
+        const struct rondo_card *card = &cards[r];
+        if (card->version != first->version)
+            return differ("Rondo's version", r, card->version, first->version);
+        if (strcmp(card->device, first->device))
+            return rondo_fail(rondoInvalidArgument, "ranks disagree on the device: %s on rank %d, %s on rank 0",
+                              card->device, r, first->device);
+        if (card->line_bytes != first->line_bytes)
+            return differ("the device's line size", r, card->line_bytes, first->line_bytes);
+        if (card->min_ctas != first->min_ctas)
+            return differ("minCTAs", r, card->min_ctas, first->min_ctas);
+        if (card->max_ctas != first->max_ctas)
+            return differ("maxCTAs", r, card->max_ctas, first->max_ctas);
+        if (card->buffer_kib != first->buffer_kib)
+            return differ("bufferKiB", r, card->buffer_kib, first->buffer_kib);
+        if (card->shared_device != first->shared_device)
+            return differ("sharedDevice", r, card->shared_device, first->shared_device);
+        if (card->forced_algo_and_threads != first->forced_algo_and_threads)
+            return differ("RONDO_ALGO or RONDO_THREADS", r, card->forced_algo_and_threads,
+                          first->forced_algo_and_threads);
+    }
+    if (first->shared_device)
+        return rondoSuccess;
+    for (int r = 1; r < ranks; r++)
+        for (int q = 0; q < r; q++)
+            if (!memcmp(cards[r].uuid, cards[q].uuid, sizeof cards[r].uuid))
+                return rondo_fail(rondoInvalidUsage,
+                                  "ranks %d and %d are on the same GPU (%s); RONDO_SHARED_DEVICE=1 or "
+                                  "config.sharedDevice allows that",
+                                  q, r, cards[r].bus_id);
+    return rondoSuccess;
+}

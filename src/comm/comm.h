@@ -1,0 +1,88 @@
+/* A communicator as the stages see it. Made in comm.c; its parts have their own init and fini. */
+#ifndef RONDO_COMM_COMM_H
+#define RONDO_COMM_COMM_H
+
+#include "rondo/rondo.h"
+
+#include "comm/config.h"
+#include "comm/lane.h"
+#include "comm/limits.h"
+#include "common/arena.h"
+#include "device/anchor.h"
+#include "device/device.h"
+#include "kernels/instances.h"
+#include "transport/link.h"
+
+#include <pthread.h>
+#include <stdint.h>
+
+struct rondo_bootstrap;
+struct rondo_watch;
+
+enum {
+    RONDO_FAILURE_TEXT_BYTES = 512,
+    RONDO_CAPTURES = 32, /* captures with ops of one comm that may be under way at once */
+};
+
+/* A capture in which the comm has ops. There is no word of a capture's end: a record is used again when it is the oldest. */
+struct rondo_capture_record {
+    uint64_t id;           /* 0: unused */
+    const void *last_node; /* the comm's last op in it */
+};
+
+#define RONDO_COMM_MAGIC 0x6d6d6f634f444e52ull
+
+struct rondoComm {
+    uint64_t magic; /* RONDO_COMM_MAGIC, for ever: see retired.h */
+
+    /* ---- constant between init and destroy ---- */
+    int rank, ranks;
+    const struct rondo_device_ops *ops;
+    struct rondo_device *device; /* the anchor's */
+    struct rondo_device_info info;
+    struct rondo_config config;
+    struct rondo_limits limits;
+    struct rondo_arena *arena;
+    struct rondo_anchor *anchor;
+    struct rondo_lane_args lanes[RONDO_LANE_COUNT];
+    const struct rondo_kernel *kernels[RONDO_KERNEL_COUNT];
+    struct rondo_link *links; /* by rank; one's own stays closed */
+    struct rondo_bootstrap *bootstrap;
+    struct rondo_watch *watch;
+
+    /* ---- the road of a call; guarded by `lock`, which is held across launches ---- */
+    pthread_mutex_t lock;
+    struct rondo_event *eager_end;         /* recorded behind the last eager launch */
+    struct rondo_event *join;              /* brings other streams of a group to the launching one */
+    uint64_t eager_stream;                 /* id of the stream of the last eager launch; 0: none yet */
+    struct rondo_capture_record captures[RONDO_CAPTURES]; /* the last ones with ops of the comm, in a ring */
+    unsigned next_capture;            /* place in the ring */
+
+    /* ---- failure and life; see failure.c ---- */
+    pthread_mutex_t failure_lock; /* guards failure_text and the first failure; inside it nothing else is locked */
+    int failure;                  /* atomic: a rondoResult_t, the first failure. Written under failure_lock */
+    char failure_text[RONDO_FAILURE_TEXT_BYTES];
+    unsigned seen_reports; /* lanes whose report was handled, a bit each; watch thread */
+    int left_rank;         /* atomic: a rank that destroyed its comm, -1: none */
+    uint64_t left_at_ns;   /* when; watch thread */
+    int state;             /* atomic: enum rondo_comm_state */
+    int users;             /* atomic: calls that are inside; tear-down waits for 0 */
+    struct rondoComm *next_retired;
+};
+
+enum rondo_comm_state { RONDO_COMM_RETIRED, RONDO_COMM_ALIVE, RONDO_COMM_FINALIZED };
+
+/* Begins a call on a comm: rondoInvalidArgument for NULL or what is no live comm, its failure if it has failed,
+ * rondoInvalidUsage if it was finalized, rondoRemoteError if a rank has left. On success leave must follow. */
+rondoResult_t rondo_comm_enter(struct rondoComm *comm);
+void rondo_comm_leave(struct rondoComm *comm);
+
+/* All ranks' part in making a comm. `ordinal` is the device. */
+struct rondo_comm_request {
+    rondoUniqueId id;
+    int rank, ranks, ordinal;
+    struct rondo_config config;
+};
+rondoResult_t rondo_comm_create(const struct rondo_comm_request *request, struct rondoComm **comm);
+
+#endif

@@ -1,0 +1,142 @@
+#include "comm/failure.h"
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/result.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+/* A rank that left in order owes its peers nothing: what they still wait for 1 s later was never sent. */
+enum { LEFT_GRACE_MS = 1000 };
+
+void rondo_comm_failed(struct rondoComm *comm, rondoResult_t result, const char *format, ...)
+{
+    pthread_mutex_lock(&comm->failure_lock);
+    bool first = __atomic_load_n(&comm->failure, __ATOMIC_RELAXED) == rondoSuccess;
+    if (first) {
+        va_list list;
+        va_start(list, format);
+        vsnprintf(comm->failure_text, sizeof comm->failure_text, format, list);
+        va_end(list);
+        __atomic_store_n(&comm->failure, result, __ATOMIC_RELEASE); /* rondo_comm_failure */
+    }
+    pthread_mutex_unlock(&comm->failure_lock);
+    if (first)
+        rondo_log(RONDO_LOG_WARN, "rank %d of %d: %s", comm->rank, comm->ranks, comm->failure_text);
+    rondo_lanes_abort(comm->anchor);
+}
+
+rondoResult_t rondo_comm_failure(struct rondoComm *comm)
+{
+    int failure = __atomic_load_n(&comm->failure, __ATOMIC_ACQUIRE); /* rondo_comm_failed; the text is constant by then */
+    return failure == rondoSuccess ? rondoSuccess : rondo_repeat(failure, "%s", comm->failure_text);
+}
+
+static const char *dtype_name(uint32_t dtype)
+{
+    switch (dtype) {
+#define X(NAME, value, storage, accumulator)                                                                           \
+    case RONDO_##NAME:                                                                                                 \
+        return #NAME;
+        RONDO_DTYPES(X)
+#undef X
+    default:
+        return "?";
+    }
+}
+
+static const char *redop_name(uint32_t redop)
+{
+    switch (redop) {
+#define X(NAME, value)                                                                                                 \
+    case RONDO_##NAME:                                                                                                 \
+        return #NAME;
+        RONDO_REDOPS(X)
+#undef X
+    default:
+        return "?";
+    }
+}
+
+static void handle_report(struct rondoComm *comm, enum rondo_lane_use use, const struct rondo_report *report)
+{
+    const char *lane = use == RONDO_LANE_EAGER ? "eager" : "graph";
+    char where[192];
+    snprintf(where, sizeof where, "in all-reduce (%s, %s, %llu bytes, %s) at epoch %u on channel %u of the %s lane",
+             dtype_name(report->dtype), redop_name(report->redop), (unsigned long long)report->bytes,
+             report->algo == RONDO_ONE_SHOT ? "one-shot" : "two-shot", report->epoch, report->channel, lane);
+    rondoResult_t result;
+    switch (report->kind) {
+    case RONDO_REPORT_TIMEOUT:
+        result = rondoTimeout;
+        rondo_comm_failed(comm, result, "rank %d waited more than %d ms for rank %u %s", comm->rank,
+                          comm->config.timeout_ms, report->peer, where);
+        break;
+    case RONDO_REPORT_ABORTED:
+        result = rondoRemoteError;
+        rondo_comm_failed(comm, result, "rank %d has left the comm, while rank %d waits for rank %u %s",
+                          __atomic_load_n(&comm->left_rank, __ATOMIC_RELAXED), comm->rank, report->peer, where);
+        break;
+    case RONDO_REPORT_OVERLAP:
+        result = rondoInvalidUsage;
+        rondo_comm_failed(comm, result,
+                          "two launches ran at the same time on the %s lane of rank %d: graphs with ops of one comm "
+                          "must not overlap",
+                          lane, comm->rank);
+        break;
+    default:
+        result = rondoInvalidUsage;
+        rondo_comm_failed(comm, result, "a graph with ops of rank %d was replayed after its comm had ended", comm->rank);
+        break;
+    }
+    char text[RONDO_WATCH_TEXT_BYTES];
+    snprintf(text, sizeof text, "%s", comm->failure_text);
+    rondo_watch_tell(comm->watch, RONDO_WATCH_ABORTED, text);
+}
+
+void rondo_comm_read_reports(struct rondoComm *comm)
+{
+    for (unsigned use = 0; use < RONDO_LANE_COUNT; use++) {
+        const struct rondo_report *report = rondo_lane_report(comm->anchor, use);
+        uint32_t kind = __atomic_load_n(&report->kind, __ATOMIC_ACQUIRE); /* rondo_give_up */
+        if (kind == RONDO_REPORT_NONE || comm->seen_reports & 1u << use)
+            continue;
+        comm->seen_reports |= 1u << use;
+        handle_report(comm, use, report);
+    }
+}
+
+static void on_event(void *context, int rank, enum rondo_watch_event event, const char *text)
+{
+    struct rondoComm *comm = context;
+    switch (event) {
+    case RONDO_WATCH_DIED:
+        rondo_comm_failed(comm, rondoRemoteError, "rank %d died: %s", rank, text ? text : "its process ended");
+        break;
+    case RONDO_WATCH_ABORTED:
+        rondo_comm_failed(comm, rondoRemoteError, "rank %d gave up: %s", rank, text ? text : "");
+        break;
+    case RONDO_WATCH_LEFT:
+        if (__atomic_load_n(&comm->left_rank, __ATOMIC_RELAXED) < 0) {
+            comm->left_at_ns = rondo_now_ns();
+            __atomic_store_n(&comm->left_rank, rank, __ATOMIC_RELEASE); /* rondo_comm_enter */
+        }
+        break;
+    }
+}
+
+static void on_tick(void *context)
+{
+    struct rondoComm *comm = context;
+    if (comm->left_at_ns && rondo_now_ns() - comm->left_at_ns > LEFT_GRACE_MS * 1000000ull) {
+        comm->left_at_ns = 0;
+        rondo_lanes_abort(comm->anchor);
+    }
+    rondo_comm_read_reports(comm);
+}
+
+struct rondo_watch_client rondo_comm_watch_client(struct rondoComm *comm)
+{
+    return (struct rondo_watch_client){.context = comm, .on_event = on_event, .on_tick = on_tick};
+}

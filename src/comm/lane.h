@@ -1,0 +1,39 @@
+/* Lanes: independent sets of mailboxes and epochs in a comm. Eager ops run on one, captured ops on another, so that a
+ * replay and an eager op may run at the same time. */
+#ifndef RONDO_COMM_LANE_H
+#define RONDO_COMM_LANE_H
+
+#include "rondo/rondo.h"
+
+#include "device/anchor.h"
+#include "kernels/work.h"
+
+enum rondo_lane_use { RONDO_LANE_EAGER, RONDO_LANE_GRAPH, RONDO_LANE_COUNT };
+
+/* Bytes of the memory that the lanes of a comm need, in all. */
+size_t rondo_lanes_control_bytes(unsigned ranks);
+size_t rondo_lanes_report_bytes(void);
+size_t rondo_lanes_mailbox_bytes(uint32_t half_lines, unsigned line_bytes);
+
+/* Puts the anchor's memory into its first state: lines empty, epochs at `epoch`. Before any peer may write. */
+rondoResult_t rondo_lanes_reset(const struct rondo_anchor *anchor, unsigned ranks, uint32_t half_lines,
+                                unsigned line_bytes, uint32_t epoch);
+
+/* Fills in the kernel arguments of all lanes. mailboxes[r] is rank r's mailbox memory as this rank's kernels see it. */
+rondoResult_t rondo_lanes_open(const struct rondo_anchor *anchor, unsigned rank, unsigned ranks, uint32_t half_lines,
+                               unsigned line_bytes, uint64_t timeout_ns, char *const *mailboxes,
+                               struct rondo_lane_args lanes[RONDO_LANE_COUNT]);
+
+/* A lane's report as the host sees it. */
+struct rondo_report *rondo_lane_report(const struct rondo_anchor *anchor, enum rondo_lane_use use);
+
+/* Ends the waits of all kernels that run now or later, on all lanes. From any thread; makes no device call. */
+void rondo_lanes_abort(const struct rondo_anchor *anchor);
+
+/* Later launches touch nothing but the anchor's memory. */
+rondoResult_t rondo_lanes_stop(const struct rondo_anchor *anchor);
+
+/* Whether any launch runs now. A launch that has not yet begun does not count. */
+rondoResult_t rondo_lanes_busy(const struct rondo_anchor *anchor, bool *busy);
+
+#endif

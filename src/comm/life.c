@@ -1,0 +1,210 @@
+/* The end of a comm, in order or not, and the calls that ask it about itself. Nothing here waits longer than 2 s in all. */
+#include "comm/bootstrap.h"
+#include "comm/comm.h"
+#include "comm/failure.h"
+#include "comm/retired.h"
+#include "comm/watch.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/result.h"
+
+enum {
+    DRAIN_MS = 1200, /* for what runs to end by itself */
+    QUIET_MS = 500,  /* for kernels to end once their waits were ended */
+    LEAVE_MS = 200,  /* for calls of other threads to get out */
+};
+
+rondoResult_t rondo_comm_enter(struct rondoComm *comm)
+{
+    if (!comm || comm->magic != RONDO_COMM_MAGIC)
+        return rondo_fail(rondoInvalidArgument, "comm is %s", comm ? "not a communicator" : "NULL");
+    __atomic_add_fetch(&comm->users, 1, __ATOMIC_SEQ_CST); /* before the state is read: see await_users */
+    int state = __atomic_load_n(&comm->state, __ATOMIC_SEQ_CST);
+    rondoResult_t result = rondoSuccess;
+    if (state == RONDO_COMM_RETIRED)
+        result = rondo_fail(rondoInvalidArgument, "comm was destroyed or aborted");
+    else if ((result = rondo_comm_failure(comm)) != rondoSuccess)
+        ;
+    else if (state == RONDO_COMM_FINALIZED)
+        result = rondo_fail(rondoInvalidUsage, "comm was finalized");
+    else if (__atomic_load_n(&comm->left_rank, __ATOMIC_ACQUIRE) >= 0)
+        result = rondo_fail(rondoRemoteError, "rank %d has left the comm",
+                            __atomic_load_n(&comm->left_rank, __ATOMIC_RELAXED));
+    if (result != rondoSuccess)
+        rondo_comm_leave(comm);
+    return result;
+}
+
+void rondo_comm_leave(struct rondoComm *comm)
+{
+    __atomic_sub_fetch(&comm->users, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Polls until the comm's kernels are idle. Between a launch's look at the lane and its mark of being busy lie far less
+ * than the 1 ms between two looks here, so two idle looks in a row mean idle. */
+static bool quiet_within(struct rondoComm *comm, unsigned ms)
+{
+    const uint64_t end = rondo_now_ns() + ms * 1000000ull;
+    unsigned idle_looks = 0;
+    for (;;) {
+        bool busy;
+        if (rondo_lanes_busy(comm->anchor, &busy) != rondoSuccess)
+            return false;
+        idle_looks = busy ? 0 : idle_looks + 1;
+        if (idle_looks == 2)
+            return true;
+        if (rondo_now_ns() > end)
+            return false;
+        rondo_sleep_ns(1000000);
+    }
+}
+
+/* Waits for what the comm was given to do. Whether it is done. */
+static bool drain(struct rondoComm *comm)
+{
+    const uint64_t start = rondo_now_ns();
+    bool done = true;
+    pthread_mutex_lock(&comm->lock);
+    bool any = comm->eager_stream != 0;
+    pthread_mutex_unlock(&comm->lock);
+    if (rondo_comm_failure(comm) != rondoSuccess)
+        return false;
+    if (any && (comm->ops->event_wait_host(comm->device, comm->eager_end, DRAIN_MS * 1000000ull, &done) !=
+                    rondoSuccess ||
+                !done))
+        return false;
+    const uint64_t spent_ms = (rondo_now_ns() - start) / 1000000;
+    return quiet_within(comm, spent_ms < DRAIN_MS ? (unsigned)(DRAIN_MS - spent_ms) : 1);
+}
+
+static rondoResult_t finalize(struct rondoComm *comm)
+{
+    if (drain(comm)) {
+        __atomic_store_n(&comm->state, RONDO_COMM_FINALIZED, __ATOMIC_RELEASE);
+        rondo_watch_tell(comm->watch, RONDO_WATCH_LEFT, NULL);
+        return rondoSuccess;
+    }
+    rondo_comm_read_reports(comm);
+    RONDO_TRY(rondo_comm_failure(comm));
+    rondo_comm_failed(comm, rondoTimeout, "ops of rank %d were still running %d ms after it was asked to end",
+                      comm->rank, DRAIN_MS);
+    rondo_watch_tell(comm->watch, RONDO_WATCH_ABORTED, comm->failure_text);
+    return rondo_comm_failure(comm);
+}
+
+/* Calls that other threads are inside of get out by themselves: they do not block, or see the failure. */
+static void await_users(struct rondoComm *comm)
+{
+    const uint64_t end = rondo_now_ns() + LEAVE_MS * 1000000ull;
+    while (__atomic_load_n(&comm->users, __ATOMIC_SEQ_CST) && rondo_now_ns() < end)
+        rondo_sleep_ns(100000);
+}
+
+/* Stops the lanes and frees the comm. If its kernels do not end, what they might touch stays allocated. */
+static void tear_down(struct rondoComm *comm)
+{
+    __atomic_store_n(&comm->state, RONDO_COMM_RETIRED, __ATOMIC_SEQ_CST);
+    await_users(comm);
+    rondo_lanes_abort(comm->anchor);
+    bool stopped = rondo_lanes_stop(comm->anchor) == rondoSuccess && quiet_within(comm, QUIET_MS);
+    bool launched = true;
+    if (stopped && comm->eager_stream)
+        stopped = comm->ops->event_wait_host(comm->device, comm->eager_end, 0, &launched) == rondoSuccess;
+    if (!stopped) {
+        rondo_log(RONDO_LOG_WARN, "rank %d: kernels do not end; the comm's device memory is not freed", comm->rank);
+        comm->links = NULL;
+    }
+    /* Eager launches that have not begun will find their lane stopped: the control memory must be there for that. */
+    if (!stopped || !launched)
+        rondo_anchor_hold(comm->anchor);
+    rondo_comm_free(comm);
+    rondo_anchor_reap();
+}
+
+/* Claims the comm for its end: of several threads one gets it. */
+static rondoResult_t claim(struct rondoComm *comm, int *was)
+{
+    if (comm->magic != RONDO_COMM_MAGIC)
+        return rondo_fail(rondoInvalidArgument, "comm is not a communicator");
+    *was = __atomic_exchange_n(&comm->state, RONDO_COMM_RETIRED, __ATOMIC_SEQ_CST);
+    if (*was == RONDO_COMM_RETIRED)
+        return rondo_fail(rondoInvalidArgument, "comm was destroyed or aborted before");
+    return rondoSuccess;
+}
+
+rondoResult_t rondoCommFinalize(rondoComm_t comm)
+{
+    if (!comm)
+        return rondoSuccess;
+    RONDO_TRY(rondo_comm_enter(comm));
+    rondoResult_t result = finalize(comm);
+    rondo_comm_leave(comm);
+    return result;
+}
+
+rondoResult_t rondoCommDestroy(rondoComm_t comm)
+{
+    int was;
+    if (!comm)
+        return rondoSuccess;
+    RONDO_TRY(claim(comm, &was));
+    if (was == RONDO_COMM_ALIVE)
+        finalize(comm); /* whatever comes of it, the comm ends; its failure was logged and told */
+    tear_down(comm);
+    return rondoSuccess;
+}
+
+rondoResult_t rondoCommAbort(rondoComm_t comm)
+{
+    int was;
+    if (!comm)
+        return rondoSuccess;
+    RONDO_TRY(claim(comm, &was));
+    rondo_comm_failed(comm, rondoInvalidUsage, "rank %d aborted the comm", comm->rank);
+    if (was == RONDO_COMM_ALIVE)
+        rondo_watch_tell(comm->watch, RONDO_WATCH_ABORTED, comm->failure_text);
+    tear_down(comm);
+    return rondoSuccess;
+}
+
+rondoResult_t rondoCommGetAsyncError(rondoComm_t comm, rondoResult_t *async_error)
+{
+    if (!comm || comm->magic != RONDO_COMM_MAGIC || !async_error)
+        return rondo_fail(rondoInvalidArgument, "%s", async_error ? "comm is not a communicator" : "asyncError is NULL");
+    __atomic_add_fetch(&comm->users, 1, __ATOMIC_SEQ_CST);
+    rondoResult_t result = rondoSuccess;
+    if (__atomic_load_n(&comm->state, __ATOMIC_SEQ_CST) == RONDO_COMM_RETIRED)
+        result = rondo_fail(rondoInvalidArgument, "comm was destroyed or aborted");
+    else
+        *async_error = rondo_comm_failure(comm);
+    rondo_comm_leave(comm);
+    return result;
+}
+
+static rondoResult_t check_query(const struct rondoComm *comm, const void *out, const char *name)
+{
+    if (!comm || comm->magic != RONDO_COMM_MAGIC || __atomic_load_n(&comm->state, __ATOMIC_ACQUIRE) == RONDO_COMM_RETIRED)
+        return rondo_fail(rondoInvalidArgument, "comm is not a live communicator");
+    return out ? rondoSuccess : rondo_fail(rondoInvalidArgument, "%s is NULL", name);
+}
+
+rondoResult_t rondoCommCount(rondoComm_t comm, int *count)
+{
+    RONDO_TRY(check_query(comm, count, "count"));
+    *count = comm->ranks;
+    return rondoSuccess;
+}
+
+rondoResult_t rondoCommDevice(rondoComm_t comm, int *device)
+{
+    RONDO_TRY(check_query(comm, device, "device"));
+    *device = comm->info.ordinal;
+    return rondoSuccess;
+}
+
+rondoResult_t rondoCommRank(rondoComm_t comm, int *rank)
+{
+    RONDO_TRY(check_query(comm, rank, "rank"));
+    *rank = comm->rank;
+    return rondoSuccess;
+}

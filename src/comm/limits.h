@@ -1,0 +1,18 @@
+/* The bounds that a comm sets to its plans: agreed at init, the same on all its ranks, constant afterwards. */
+#ifndef RONDO_COMM_LIMITS_H
+#define RONDO_COMM_LIMITS_H
+
+#include <stdint.h>
+
+struct rondo_limits {
+    unsigned ranks;
+    unsigned line_bytes;
+    unsigned min_channels, max_channels;
+    unsigned max_threads;    /* of a block */
+    unsigned max_per_thread; /* lines of a slot that one thread handles in one step */
+    uint32_t half_lines;     /* of a mailbox half */
+    int forced_algo;         /* enum rondo_algo, -1: by size */
+    unsigned forced_threads; /* 0: by size */
+};
+
+#endif

@@ -1,0 +1,78 @@
+#include "comm/retired.h"
+
+#include "comm/bootstrap.h"
+#include "comm/watch.h"
+#include "common/result.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Guards the list of structs that wait for their next use, oldest first. Nothing else is locked while it is held. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rondoComm *oldest, *newest;
+static unsigned waiting;
+
+/* Structs are used again only when this many wait, so that stale handles stay recognizable for long. */
+enum { KEPT = 64 };
+
+rondoResult_t rondo_comm_obtain(struct rondoComm **out)
+{
+    struct rondoComm *comm = NULL;
+    pthread_mutex_lock(&lock);
+    if (waiting > KEPT) {
+        comm = oldest;
+        oldest = comm->next_retired;
+        waiting--;
+    }
+    pthread_mutex_unlock(&lock);
+    if (comm)
+        memset((char *)comm + sizeof comm->magic, 0, sizeof *comm - sizeof comm->magic);
+    else
+        comm = calloc(1, sizeof *comm);
+    if (!comm)
+        return rondo_fail(rondoSystemError, "out of memory");
+    comm->magic = RONDO_COMM_MAGIC;
+    comm->state = RONDO_COMM_RETIRED;
+    pthread_mutex_init(&comm->lock, NULL);
+    pthread_mutex_init(&comm->failure_lock, NULL);
+    *out = comm;
+    return rondoSuccess;
+}
+
+static void free_device(struct rondoComm *comm)
+{
+    if (!comm->anchor)
+        return;
+    if (comm->links)
+        for (int r = 0; r < comm->ranks; r++)
+            rondo_link_close(comm->anchor, &comm->links[r]);
+    if (comm->eager_end)
+        comm->ops->event_destroy(comm->device, comm->eager_end);
+    if (comm->join)
+        comm->ops->event_destroy(comm->device, comm->join);
+    rondo_anchor_drop(comm->anchor);
+    comm->anchor = NULL;
+}
+
+void rondo_comm_free(struct rondoComm *comm)
+{
+    __atomic_store_n(&comm->state, RONDO_COMM_RETIRED, __ATOMIC_RELEASE);
+    rondo_watch_remove(comm->watch);
+    comm->watch = NULL;
+    free_device(comm);
+    rondo_bootstrap_close(comm->bootstrap);
+    comm->bootstrap = NULL;
+    rondo_arena_destroy(comm->arena);
+    comm->arena = NULL;
+    pthread_mutex_destroy(&comm->lock);
+    pthread_mutex_destroy(&comm->failure_lock);
+
+    pthread_mutex_lock(&lock);
+    comm->next_retired = NULL;
+    if (waiting++ == 0)
+        oldest = comm;
+    else
+        newest->next_retired = comm;
+    newest = comm;
+    pthread_mutex_unlock(&lock);
+}

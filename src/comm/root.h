@@ -1,0 +1,19 @@
+/* The root: the thread behind a unique id, at which the ranks of the future comm report. */
+#ifndef RONDO_COMM_ROOT_H
+#define RONDO_COMM_ROOT_H
+
+#include "rondo/rondo.h"
+
+#include "comm/bootstrap_wire.h"
+
+/* Listens at the address that `RONDO_SOCKET_IFNAME` chooses, fills in the id and starts a detached thread. It ends by
+ * itself when it has served all ranks, or some minutes after it has told them that the comm cannot be. */
+rondoResult_t rondo_root_start(struct rondo_id *id);
+
+/* Ends the root of this id if it is in this process; else does nothing. Does not wait for it. */
+void rondo_root_stop(const struct rondo_id *id);
+
+/* Roots that live in this process, for tests. */
+int rondo_root_count(void);
+
+#endif

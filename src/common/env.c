@@ -1,0 +1,56 @@
+#include "common/env.h"
+
+#include "common/log.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+static struct rondo_env values;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* Parameters that did not parse, reported once the log can be used: it asks for its own parameters here. */
+static const char *bad[64];
+static unsigned bad_count;
+
+static long read_INT(const char *name, long preset, long low, long high)
+{
+    const char *text = getenv(name);
+    char *end;
+    if (!text || !*text)
+        return preset;
+    errno = 0;
+    long value = strtol(text, &end, 0);
+    if (errno || *end || ((value < low || value > high) && value != preset)) {
+        if (bad_count < sizeof bad / sizeof *bad)
+            bad[bad_count++] = name;
+        return preset;
+    }
+    return value;
+}
+
+static const char *read_TEXT(const char *name, const char *preset, long low, long high)
+{
+    const char *text = getenv(name);
+    (void)low;
+    (void)high;
+    return text && *text ? text : preset;
+}
+
+static void read_all(void)
+{
+#define RONDO_ENV(field, kind, name, preset, low, high, help) values.field = read_##kind("RONDO_" #name, preset, low, high);
+#include "common/env.def"
+#undef RONDO_ENV
+}
+
+const struct rondo_env *rondo_env(void)
+{
+    static bool reported;
+    pthread_once(&once, read_all);
+    if (bad_count && !__atomic_exchange_n(&reported, true, __ATOMIC_RELAXED))
+        for (unsigned i = 0; i < bad_count; i++)
+            rondo_log(RONDO_LOG_WARN, "%s=%s is not a number within its bounds; ignored", bad[i], getenv(bad[i]));
+    return &values;
+}

@@ -1,0 +1,94 @@
+#include "device/anchor.h"
+
+#include "common/result.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+/* Guards references, the list and the count. Nothing else is locked while it is held. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rondo_anchor *unneeded;
+static unsigned count;
+
+rondoResult_t rondo_anchor_create(const struct rondo_device_ops *ops, int ordinal, struct rondo_anchor **anchor)
+{
+    struct rondo_anchor *a = calloc(1, sizeof *a);
+    if (!a)
+        return rondo_fail(rondoSystemError, "out of memory");
+    a->ops = ops;
+    a->references = 1;
+    rondoResult_t result = ops->open(ordinal, &a->device);
+    if (result != rondoSuccess) {
+        free(a);
+        return result;
+    }
+    pthread_mutex_lock(&lock);
+    count++;
+    pthread_mutex_unlock(&lock);
+    *anchor = a;
+    return rondoSuccess;
+}
+
+void rondo_anchor_hold(struct rondo_anchor *anchor)
+{
+    pthread_mutex_lock(&lock);
+    anchor->references++;
+    pthread_mutex_unlock(&lock);
+}
+
+/* Whether that was the last reference. */
+static bool release(struct rondo_anchor *anchor, bool later)
+{
+    pthread_mutex_lock(&lock);
+    bool last = --anchor->references == 0;
+    if (last && later) {
+        anchor->next = unneeded;
+        unneeded = anchor;
+    }
+    pthread_mutex_unlock(&lock);
+    return last;
+}
+
+static void destroy(struct rondo_anchor *anchor)
+{
+    anchor->ops->mem_free(anchor->device, &anchor->control);
+    anchor->ops->mem_free(anchor->device, &anchor->mailbox);
+    anchor->ops->pinned_free(anchor->device, &anchor->reports);
+    anchor->ops->close(anchor->device);
+    free(anchor);
+    pthread_mutex_lock(&lock);
+    count--;
+    pthread_mutex_unlock(&lock);
+}
+
+void rondo_anchor_drop(struct rondo_anchor *anchor)
+{
+    if (anchor && release(anchor, false))
+        destroy(anchor);
+}
+
+void rondo_anchor_drop_later(void *anchor)
+{
+    release(anchor, true);
+}
+
+void rondo_anchor_reap(void)
+{
+    pthread_mutex_lock(&lock);
+    struct rondo_anchor *list = unneeded;
+    unneeded = NULL;
+    pthread_mutex_unlock(&lock);
+    while (list) {
+        struct rondo_anchor *next = list->next;
+        destroy(list);
+        list = next;
+    }
+}
+
+unsigned rondo_anchor_count(void)
+{
+    pthread_mutex_lock(&lock);
+    unsigned n = count;
+    pthread_mutex_unlock(&lock);
+    return n;
+}

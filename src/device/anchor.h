@@ -1,0 +1,37 @@
+/* What must outlive a comm for as long as a graph may replay its launches, or a peer in this process may write into its
+ * mailbox: the device in use and the memory that kernels touch. Counted; freed with the last reference. */
+#ifndef RONDO_DEVICE_ANCHOR_H
+#define RONDO_DEVICE_ANCHOR_H
+
+#include "device/device.h"
+
+struct rondo_anchor {
+    const struct rondo_device_ops *ops;
+    struct rondo_device *device;
+    struct rondo_mem control;     /* what kernels keep for themselves: channels, peers' addresses */
+    struct rondo_mem mailbox;     /* what peers write into */
+    struct rondo_pinned reports;  /* what kernels tell the host, and the abort words */
+    unsigned references;          /* anchors' lock */
+    struct rondo_anchor *next;    /* among those to be freed; anchors' lock */
+};
+
+/* Opens the device (-1: the thread's current one); memory is the caller's to fill in. One reference. */
+rondoResult_t rondo_anchor_create(const struct rondo_device_ops *ops, int ordinal, struct rondo_anchor **anchor);
+
+/* One more reference. */
+void rondo_anchor_hold(struct rondo_anchor *anchor);
+
+/* One reference less; the last frees all. NULL is fine. */
+void rondo_anchor_drop(struct rondo_anchor *anchor);
+
+/* The same from where the device layer must not be called (a graph's destructor): the last one is freed by the next
+ * rondo_anchor_reap. Takes the anchor as void *, as such callbacks do. */
+void rondo_anchor_drop_later(void *anchor);
+
+/* Frees what waits for it. Called wherever comms are made, used in captures, or destroyed. */
+void rondo_anchor_reap(void);
+
+/* Anchors that exist: tests assert 0 in the end. */
+unsigned rondo_anchor_count(void);
+
+#endif

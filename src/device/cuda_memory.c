@@ -1,0 +1,277 @@
+/* The cuda row: memory. Shareable memory is cuMem memory with a POSIX descriptor as its handle; what peers in this process
+ * use directly must be cuMem memory too where other processes map it, so access is granted per device. */
+#include "device/cuda_device.h"
+
+#include "common/result.h"
+
+#include <string.h>
+
+/* mem->private_: */
+enum { HANDLE, MAPPED };
+
+static CUmemAllocationProp properties(CUdevice device)
+{
+    CUmemAllocationProp p;
+    memset(&p, 0, sizeof p);
+    p.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    p.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    p.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    p.location.id = device;
+    return p;
+}
+
+static rondoResult_t grant(const struct rondo_device *device, void *address, size_t mapped)
+{
+    CUmemAccessDesc access;
+    memset(&access, 0, sizeof access);
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = device->device;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    RONDO_CU(cuMemSetAccess((CUdeviceptr)(uintptr_t)address, mapped, &access, 1));
+    return rondoSuccess;
+}
+
+/* Gives physical memory an address that the device may use. Takes over the handle, also on an error. */
+static rondoResult_t map(struct rondo_device *device, CUmemGenericAllocationHandle handle, size_t mapped,
+                         struct rondo_mem *mem)
+{
+    CUdeviceptr address = 0;
+    mem->private_[HANDLE] = handle;
+    CUresult error = rondo_cuda.cuMemAddressReserve(&address, mapped, 0, 0, 0);
+    if (error != CUDA_SUCCESS) {
+        rondo_cuda.cuMemRelease(handle);
+        memset(mem, 0, sizeof *mem);
+        return rondo_cuda_failed(error, "cuMemAddressReserve");
+    }
+    error = rondo_cuda.cuMemMap(address, mapped, 0, handle, 0);
+    if (error != CUDA_SUCCESS) {
+        rondo_cuda.cuMemAddressFree(address, mapped);
+        rondo_cuda.cuMemRelease(handle);
+        memset(mem, 0, sizeof *mem);
+        return rondo_cuda_failed(error, "cuMemMap");
+    }
+    mem->address = (void *)(uintptr_t)address;
+    mem->private_[MAPPED] = mapped;
+    rondoResult_t result = grant(device, mem->address, mapped);
+    if (result != rondoSuccess)
+        rondo_cuda_mem_free(device, mem);
+    return result;
+}
+
+static rondoResult_t alloc_shareable(struct rondo_device *device, size_t bytes, struct rondo_mem *mem)
+{
+    const CUmemAllocationProp p = properties(device->device);
+    CUmemGenericAllocationHandle handle;
+    size_t grain;
+    RONDO_CU(cuMemGetAllocationGranularity(&grain, &p, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    const size_t mapped = (bytes + grain - 1) / grain * grain;
+    RONDO_CU(cuMemCreate(&handle, mapped, &p, 0));
+    return map(device, handle, mapped, mem);
+}
+
+static rondoResult_t alloc_plain(size_t bytes, struct rondo_mem *mem)
+{
+    CUdeviceptr address;
+    RONDO_CU(cuMemAlloc(&address, bytes));
+    mem->address = (void *)(uintptr_t)address;
+    return rondoSuccess;
+}
+
+rondoResult_t rondo_cuda_mem_alloc(struct rondo_device *device, size_t bytes, enum rondo_mem_kind kind,
+                                   struct rondo_mem *mem)
+{
+    struct rondo_cuda_scope scope;
+    memset(mem, 0, sizeof *mem);
+    mem->bytes = (bytes + 3) / 4 * 4;
+    mem->kind = kind;
+    RONDO_TRY(rondo_cuda_scope_open(device, &scope));
+    rondoResult_t result =
+        kind == RONDO_MEM_SHAREABLE ? alloc_shareable(device, mem->bytes, mem) : alloc_plain(mem->bytes, mem);
+    rondo_cuda_scope_close(&scope);
+    if (result != rondoSuccess) {
+        memset(mem, 0, sizeof *mem);
+        return result;
+    }
+    result = rondo_cuda_fill(device, mem->address, 4, 0, mem->bytes / 4);
+    if (result != rondoSuccess)
+        rondo_cuda_mem_free(device, mem);
+    return result;
+}
+
+void rondo_cuda_mem_free(struct rondo_device *device, struct rondo_mem *mem)
+{
+    struct rondo_cuda_scope scope;
+    const CUdeviceptr address = (CUdeviceptr)(uintptr_t)mem->address;
+    if (address && rondo_cuda_scope_open(device, &scope) == rondoSuccess) {
+        if (mem->private_[MAPPED]) {
+            rondo_cuda.cuMemUnmap(address, mem->private_[MAPPED]);
+            rondo_cuda.cuMemAddressFree(address, mem->private_[MAPPED]);
+            rondo_cuda.cuMemRelease(mem->private_[HANDLE]);
+        } else if (mem->imported) {
+            rondo_cuda.cuIpcCloseMemHandle(address);
+        } else {
+            rondo_cuda.cuMemFree(address);
+        }
+        rondo_cuda_scope_close(&scope);
+    }
+    memset(mem, 0, sizeof *mem);
+}
+
+rondoResult_t rondo_cuda_mem_export(struct rondo_device *device, const struct rondo_mem *mem,
+                                    struct rondo_mem_handle *handle)
+{
+    struct rondo_cuda_scope scope;
+    CUipcMemHandle legacy;
+    CUresult error = CUDA_ERROR_NOT_SUPPORTED;
+    memset(handle, 0, sizeof *handle);
+    handle->fd = -1;
+    RONDO_TRY(rondo_cuda_scope_open(device, &scope));
+    if (mem->kind == RONDO_MEM_SHAREABLE) {
+        error = rondo_cuda.cuMemExportToShareableHandle(&handle->fd, mem->private_[HANDLE],
+                                                        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    } else if (mem->kind == RONDO_MEM_LEGACY) {
+        _Static_assert(sizeof legacy <= sizeof handle->bytes, "a legacy handle fits");
+        error = rondo_cuda.cuIpcGetMemHandle(&legacy, (CUdeviceptr)(uintptr_t)mem->address);
+        memcpy(handle->bytes, &legacy, sizeof legacy);
+    }
+    rondo_cuda_scope_close(&scope);
+    return error == CUDA_SUCCESS ? rondoSuccess : rondo_cuda_failed(error, "exporting device memory");
+}
+
+static rondoResult_t import_shareable(struct rondo_device *device, const struct rondo_mem_handle *handle, size_t bytes,
+                                      struct rondo_mem *mem)
+{
+    const CUmemAllocationProp p = properties(device->device);
+    CUmemGenericAllocationHandle memory;
+    size_t grain;
+    RONDO_CU(cuMemGetAllocationGranularity(&grain, &p, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    RONDO_CU(cuMemImportFromShareableHandle(&memory, (void *)(uintptr_t)handle->fd,
+                                            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    return map(device, memory, (bytes + grain - 1) / grain * grain, mem);
+}
+
+static rondoResult_t import_legacy(const struct rondo_mem_handle *handle, struct rondo_mem *mem)
+{
+    CUipcMemHandle legacy;
+    CUdeviceptr address;
+    memcpy(&legacy, handle->bytes, sizeof legacy);
+    RONDO_CU(cuIpcOpenMemHandle(&address, legacy, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    mem->address = (void *)(uintptr_t)address;
+    return rondoSuccess;
+}
+
+rondoResult_t rondo_cuda_mem_import(struct rondo_device *device, const struct rondo_mem_handle *handle, size_t bytes,
+                                    enum rondo_mem_kind kind, struct rondo_mem *mem)
+{
+    struct rondo_cuda_scope scope;
+    memset(mem, 0, sizeof *mem);
+    RONDO_TRY(rondo_cuda_scope_open(device, &scope));
+    rondoResult_t result = kind == RONDO_MEM_SHAREABLE ? import_shareable(device, handle, bytes, mem)
+                           : kind == RONDO_MEM_LEGACY  ? import_legacy(handle, mem)
+                                                       : rondo_fail(rondoInternalError, "private memory was offered");
+    rondo_cuda_scope_close(&scope);
+    mem->bytes = bytes;
+    mem->kind = kind;
+    mem->imported = true;
+    if (result != rondoSuccess)
+        memset(mem, 0, sizeof *mem);
+    return result;
+}
+
+static rondoResult_t attach(struct rondo_device *device, struct rondo_device *owner, const struct rondo_mem *mem)
+{
+    int can = 0;
+    RONDO_CU(cuDeviceCanAccessPeer(&can, device->device, owner->device));
+    if (!can)
+        return rondo_fail(rondoSystemError, "GPU %d cannot access GPU %d", device->ordinal, owner->ordinal);
+    if (mem->private_[MAPPED])
+        return grant(device, mem->address, mem->private_[MAPPED]);
+    CUresult error = rondo_cuda.cuCtxEnablePeerAccess(owner->context, 0);
+    if (error != CUDA_SUCCESS && error != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
+        return rondo_cuda_failed(error, "cuCtxEnablePeerAccess");
+    return rondoSuccess;
+}
+
+rondoResult_t rondo_cuda_mem_attach(struct rondo_device *device, struct rondo_device *owner,
+                                    const struct rondo_mem *mem)
+{
+    struct rondo_cuda_scope scope;
+    if (device->device == owner->device)
+        return rondoSuccess;
+    RONDO_TRY(rondo_cuda_scope_open(device, &scope));
+    rondoResult_t result = attach(device, owner, mem);
+    rondo_cuda_scope_close(&scope);
+    return result;
+}
+
+rondoResult_t rondo_cuda_pinned_alloc(struct rondo_device *device, size_t bytes, struct rondo_pinned *pinned)
+{
+    struct rondo_cuda_scope scope;
+    CUdeviceptr address = 0;
+    memset(pinned, 0, sizeof *pinned);
+    RONDO_TRY(rondo_cuda_scope_open(device, &scope));
+    CUresult error =
+        rondo_cuda.cuMemHostAlloc(&pinned->host, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+    if (error == CUDA_SUCCESS)
+        error = rondo_cuda.cuMemHostGetDevicePointer(&address, pinned->host, 0);
+    rondo_cuda_scope_close(&scope);
+    pinned->device = (void *)(uintptr_t)address;
+    pinned->bytes = bytes;
+    if (error != CUDA_SUCCESS) {
+        rondo_cuda_pinned_free(device, pinned);
+        return rondo_cuda_failed(error, "cuMemHostAlloc");
+    }
+    memset(pinned->host, 0, bytes);
+    return rondoSuccess;
+}
+
+void rondo_cuda_pinned_free(struct rondo_device *device, struct rondo_pinned *pinned)
+{
+    struct rondo_cuda_scope scope;
+    if (pinned->host && rondo_cuda_scope_open(device, &scope) == rondoSuccess) {
+        rondo_cuda.cuMemFreeHost(pinned->host);
+        rondo_cuda_scope_close(&scope);
+    }
+    memset(pinned, 0, sizeof *pinned);
+}
+
+enum copy_kind { WRITE, READ, FILL };
+
+/* A copy on the device's own stream, waited for. */
+static rondoResult_t copy(struct rondo_device *device, enum copy_kind kind, void *to, const void *from, size_t pitch,
+                          uint32_t word, size_t amount)
+{
+    struct rondo_cuda_scope scope;
+    const CUdeviceptr there = (CUdeviceptr)(uintptr_t)to;
+    CUresult error;
+    RONDO_TRY(rondo_cuda_scope_open(device, &scope));
+    pthread_mutex_lock(&device->lock);
+    if (kind == WRITE)
+        error = rondo_cuda.cuMemcpyHtoDAsync(there, from, amount, device->stream);
+    else if (kind == READ)
+        error = rondo_cuda.cuMemcpyDtoHAsync(to, (CUdeviceptr)(uintptr_t)from, amount, device->stream);
+    else if (pitch == 4)
+        error = rondo_cuda.cuMemsetD32Async(there, word, amount, device->stream);
+    else
+        error = rondo_cuda.cuMemsetD2D32Async(there, pitch, word, 1, amount, device->stream);
+    if (error == CUDA_SUCCESS)
+        error = rondo_cuda.cuStreamSynchronize(device->stream);
+    pthread_mutex_unlock(&device->lock);
+    rondo_cuda_scope_close(&scope);
+    return error == CUDA_SUCCESS ? rondoSuccess : rondo_cuda_failed(error, "a copy of the device's own");
+}
+
+rondoResult_t rondo_cuda_write(struct rondo_device *device, void *to, const void *from, size_t bytes)
+{
+    return copy(device, WRITE, to, from, 0, 0, bytes);
+}
+
+rondoResult_t rondo_cuda_read(struct rondo_device *device, void *to, const void *from, size_t bytes)
+{
+    return copy(device, READ, to, from, 0, 0, bytes);
+}
+
+rondoResult_t rondo_cuda_fill(struct rondo_device *device, void *to, size_t pitch, uint32_t word, size_t words)
+{
+    return copy(device, FILL, to, NULL, pitch, word, words);
+}

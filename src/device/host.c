@@ -1,0 +1,317 @@
+/* The host row: devices, memory, and the road of a call over rondo/host.h's streams. */
+#include "device/host_device.h"
+
+#include "common/result.h"
+#include "device/host_kernels.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+struct rondo_device {
+    struct rondo_device_info info;
+};
+
+static const char *unusable(void)
+{
+    return NULL;
+}
+
+static rondoResult_t current(int *ordinal)
+{
+    *ordinal = host_current_device();
+    return rondoSuccess;
+}
+
+/* A device for each opening: every rank has CPUs of its own, so to speak. */
+static rondoResult_t open_device(int ordinal, struct rondo_device **device)
+{
+    struct rondo_device *d = calloc(1, sizeof *d);
+    if (!d)
+        return rondo_fail(rondoSystemError, "out of memory");
+    if (getrandom(d->info.uuid, sizeof d->info.uuid, 0) != (ssize_t)sizeof d->info.uuid) {
+        free(d);
+        return rondo_fail(rondoSystemError, "no random number for the device");
+    }
+    d->info.ordinal = ordinal < 0 ? host_current_device() : ordinal;
+    snprintf(d->info.name, sizeof d->info.name, "host CPU");
+    d->info.processors = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    d->info.line_bytes = 8;
+    d->info.default_ctas = 2;
+    d->info.default_threads = 1;
+    d->info.default_buffer_kib = 1024;
+    d->info.shareable = true;
+    *device = d;
+    return rondoSuccess;
+}
+
+static void close_device(struct rondo_device *device)
+{
+    free(device);
+}
+
+static void get_info(const struct rondo_device *device, struct rondo_device_info *info)
+{
+    *info = device->info;
+}
+
+/* ---- memory: private_[0] is a memfd, plus one ---- */
+
+static rondoResult_t map(int fd, size_t bytes, struct rondo_mem *mem)
+{
+    void *address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
+    if (address == MAP_FAILED)
+        return rondo_fail(rondoSystemError, "mmap of %zu bytes: %s", bytes, strerror(errno));
+    mem->address = address;
+    return rondoSuccess;
+}
+
+static rondoResult_t mem_alloc(struct rondo_device *device, size_t bytes, enum rondo_mem_kind kind,
+                               struct rondo_mem *mem)
+{
+    int fd = -1;
+    (void)device;
+    memset(mem, 0, sizeof *mem);
+    if (kind == RONDO_MEM_LEGACY)
+        return rondo_fail(rondoSystemError, "the host device has no legacy IPC");
+    if (kind == RONDO_MEM_SHAREABLE) {
+        fd = memfd_create("rondo", MFD_CLOEXEC);
+        if (fd < 0)
+            return rondo_fail(rondoSystemError, "memfd_create: %s", strerror(errno));
+        if (ftruncate(fd, (off_t)bytes) != 0) {
+            close(fd);
+            return rondo_fail(rondoSystemError, "memfd of %zu bytes: %s", bytes, strerror(errno));
+        }
+    }
+    rondoResult_t result = map(fd, bytes, mem);
+    if (result != rondoSuccess) {
+        if (fd >= 0)
+            close(fd);
+        return result;
+    }
+    mem->bytes = bytes;
+    mem->kind = kind;
+    mem->private_[0] = (uint64_t)(fd + 1);
+    return rondoSuccess;
+}
+
+static void mem_free(struct rondo_device *device, struct rondo_mem *mem)
+{
+    (void)device;
+    if (mem->address)
+        munmap(mem->address, mem->bytes);
+    if (mem->private_[0])
+        close((int)mem->private_[0] - 1);
+    memset(mem, 0, sizeof *mem);
+}
+
+static rondoResult_t mem_export(struct rondo_device *device, const struct rondo_mem *mem,
+                                struct rondo_mem_handle *handle)
+{
+    (void)device;
+    memset(handle, 0, sizeof *handle);
+    handle->fd = -1;
+    if (!mem->private_[0])
+        return rondo_fail(rondoInternalError, "memory that cannot be shared was to be");
+    handle->fd = fcntl((int)mem->private_[0] - 1, F_DUPFD_CLOEXEC, 0);
+    return handle->fd < 0 ? rondo_fail(rondoSystemError, "fcntl: %s", strerror(errno)) : rondoSuccess;
+}
+
+static rondoResult_t mem_import(struct rondo_device *device, const struct rondo_mem_handle *handle, size_t bytes,
+                                enum rondo_mem_kind kind, struct rondo_mem *mem)
+{
+    (void)device;
+    memset(mem, 0, sizeof *mem);
+    RONDO_TRY(map(handle->fd, bytes, mem));
+    mem->bytes = bytes;
+    mem->kind = kind;
+    mem->imported = true;
+    return rondoSuccess;
+}
+
+static rondoResult_t mem_attach(struct rondo_device *device, struct rondo_device *owner, const struct rondo_mem *mem)
+{
+    (void)device;
+    (void)owner;
+    (void)mem;
+    return rondoSuccess;
+}
+
+static rondoResult_t pinned_alloc(struct rondo_device *device, size_t bytes, struct rondo_pinned *pinned)
+{
+    (void)device;
+    pinned->bytes = (bytes + 63) / 64 * 64;
+    pinned->host = pinned->device = aligned_alloc(64, pinned->bytes);
+    if (!pinned->host)
+        return rondo_fail(rondoSystemError, "out of memory");
+    memset(pinned->host, 0, pinned->bytes);
+    return rondoSuccess;
+}
+
+static void pinned_free(struct rondo_device *device, struct rondo_pinned *pinned)
+{
+    (void)device;
+    free(pinned->host);
+    memset(pinned, 0, sizeof *pinned);
+}
+
+/* Kernels of this rank and of its peers may be at these words: they are moved one by one, as atomics. */
+static void copy_words(char *to, const char *from, size_t bytes)
+{
+    size_t i = 0;
+    for (; i + 4 <= bytes && ((uintptr_t)(to + i) | (uintptr_t)(from + i)) % 4 == 0; i += 4)
+        __atomic_store_n((uint32_t *)(void *)(to + i), __atomic_load_n((const uint32_t *)(const void *)(from + i), __ATOMIC_ACQUIRE),
+                         __ATOMIC_RELEASE);
+    memcpy(to + i, from + i, bytes - i);
+}
+
+static rondoResult_t copy(struct rondo_device *device, void *to, const void *from, size_t bytes)
+{
+    (void)device;
+    copy_words(to, from, bytes);
+    return rondoSuccess;
+}
+
+static rondoResult_t fill(struct rondo_device *device, void *to, size_t pitch, uint32_t word, size_t words)
+{
+    (void)device;
+    for (size_t i = 0; i < words; i++)
+        __atomic_store_n((uint32_t *)(void *)((char *)to + i * pitch), word, __ATOMIC_RELEASE);
+    return rondoSuccess;
+}
+
+/* ---- kernels, events, streams ---- */
+
+static rondoResult_t kernel(struct rondo_device *device, unsigned number, const struct rondo_kernel **out)
+{
+    (void)device;
+    if (number >= rondo_host_kernel_count || !rondo_host_kernels[number])
+        return rondo_fail(rondoInternalError, "there is no kernel %u", number);
+    *out = (const struct rondo_kernel *)&rondo_host_kernels[number];
+    return rondoSuccess;
+}
+
+static rondoResult_t event_create(struct rondo_device *device, struct rondo_event **event)
+{
+    (void)device;
+    return rondoHostEventCreate((rondoHostEvent_t *)event);
+}
+
+static void event_destroy(struct rondo_device *device, struct rondo_event *event)
+{
+    (void)device;
+    rondoHostEventDestroy((rondoHostEvent_t)event);
+}
+
+static rondoResult_t event_wait_host(struct rondo_device *device, struct rondo_event *event, uint64_t timeout_ns,
+                                     bool *done)
+{
+    rondoHostEvent_t e = (rondoHostEvent_t)event;
+    (void)device;
+    pthread_mutex_lock(&e->lock);
+    const uint64_t ticket = e->recorded;
+    pthread_mutex_unlock(&e->lock);
+    *done = host_event_await_for(e, ticket, timeout_ns);
+    return rondoSuccess;
+}
+
+/* The token is the number of the device that was current. */
+static rondoResult_t enter(struct rondo_device *device, void **token)
+{
+    *token = (void *)(intptr_t)host_current_device();
+    host_set_current_device(device->info.ordinal);
+    return rondoSuccess;
+}
+
+static void leave(struct rondo_device *device, void *token)
+{
+    (void)device;
+    host_set_current_device((int)(intptr_t)token);
+}
+
+static rondoResult_t stream_id(struct rondo_device *device, struct CUstream_st *handle, uint64_t *id)
+{
+    struct CUstream_st *stream;
+    (void)device;
+    RONDO_TRY(host_stream_find(handle, &stream));
+    *id = stream->id;
+    return rondoSuccess;
+}
+
+static rondoResult_t event_record(struct rondo_device *device, struct rondo_event *event, struct CUstream_st *stream)
+{
+    (void)device;
+    return rondoHostEventRecord((rondoHostEvent_t)event, stream);
+}
+
+static rondoResult_t event_wait(struct rondo_device *device, struct rondo_event *event, struct CUstream_st *stream)
+{
+    (void)device;
+    return rondoHostStreamWaitEvent(stream, (rondoHostEvent_t)event);
+}
+
+static rondoResult_t launch(struct rondo_device *device, const struct rondo_launch *launch)
+{
+    const struct host_action action = {
+        .kind = HOST_KERNEL,
+        .kernel = *(void (*const *)(const void *))launch->kernel,
+        .argument = (void *)(uintptr_t)launch->args,
+        .bytes = launch->args_bytes,
+        .blocks = launch->blocks,
+    };
+    (void)device;
+    return host_stream_act(launch->stream, &action);
+}
+
+const struct rondo_device_ops rondo_device_host = {
+    .name = "host",
+    .unusable = unusable,
+    .current = current,
+    .open = open_device,
+    .close = close_device,
+    .info = get_info,
+    .mem_alloc = mem_alloc,
+    .mem_free = mem_free,
+    .mem_export = mem_export,
+    .mem_import = mem_import,
+    .mem_attach = mem_attach,
+    .pinned_alloc = pinned_alloc,
+    .pinned_free = pinned_free,
+    .write = copy,
+    .read = copy,
+    .fill = fill,
+    .kernel = kernel,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_wait_host = event_wait_host,
+    .enter = enter,
+    .leave = leave,
+    .stream_id = stream_id,
+    .stream_capture = host_stream_capture,
+    .capture_depend = host_capture_depend,
+    .capture_follows = host_capture_follows,
+    .graph_own = host_graph_own,
+    .event_record = event_record,
+    .event_wait = event_wait,
+    .launch = launch,
+};
+
+rondoResult_t rondoHostMalloc(void **pointer, size_t bytes)
+{
+    if (!pointer)
+        return rondo_fail(rondoInvalidArgument, "pointer is NULL");
+    if (bytes > SIZE_MAX - 255 || !(*pointer = aligned_alloc(256, bytes ? (bytes + 255) / 256 * 256 : 256)))
+        return rondo_fail(rondoSystemError, "out of memory: %zu bytes", bytes);
+    return rondoSuccess;
+}
+
+rondoResult_t rondoHostFree(void *pointer)
+{
+    free(pointer);
+    return rondoSuccess;
+}

@@ -1,0 +1,22 @@
+/* The calling thread's group: what its calls have put in, until the outermost end issues it. */
+#ifndef RONDO_ENQUEUE_GROUP_H
+#define RONDO_ENQUEUE_GROUP_H
+
+#include "comm/comm.h"
+#include "plan/plan.h"
+
+#include <stdbool.h>
+
+/* Whether the calling thread is inside a group. */
+bool rondo_group_active(void);
+
+/* Notes the first error of a group and gives it back; outside of groups just gives it back. */
+rondoResult_t rondo_group_error(rondoResult_t result);
+
+/* Issues a checked op, at the group's end or, outside of groups, now. */
+rondoResult_t rondo_group_add(struct rondoComm *comm, const struct rondo_task *task, struct CUstream_st *stream);
+
+/* Makes a comm, at the group's end or now. *comm is NULL until then. */
+rondoResult_t rondo_group_add_comm(const struct rondo_comm_request *request, rondoComm_t *comm);
+
+#endif

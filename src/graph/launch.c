@@ -1,0 +1,106 @@
+#include "graph/launch.h"
+
+#include "comm/failure.h"
+#include "comm/watch.h"
+#include "common/result.h"
+#include "graph/capture.h"
+
+/* Makes `stream` wait for what `other` holds. */
+static rondoResult_t follow(struct rondoComm *comm, struct CUstream_st *stream, struct CUstream_st *other)
+{
+    RONDO_TRY(comm->ops->event_record(comm->device, comm->join, other));
+    return comm->ops->event_wait(comm->device, comm->join, stream);
+}
+
+static rondoResult_t launch_plan(struct rondoComm *comm, enum rondo_lane_use lane,
+                                 const struct rondo_launch_request *request, unsigned *launched)
+{
+    struct rondo_plan_launch plan;
+    for (size_t done = 0; done < request->task_count; done += plan.works) {
+        rondo_plan_next(&comm->limits, request->tasks + done, request->task_count - done, &plan);
+        plan.args.single.lane = comm->lanes[lane];
+        const struct rondo_launch launch = {
+            .kernel = comm->kernels[plan.kernel],
+            .blocks = plan.blocks,
+            .threads = plan.threads,
+            .args = &plan.args,
+            .args_bytes = plan.args_bytes,
+            .stream = request->streams[0],
+        };
+        RONDO_TRY(comm->ops->launch(comm->device, &launch));
+        ++*launched;
+    }
+    return rondoSuccess;
+}
+
+/* All launches of a group must come about: the peers count on each. */
+static rondoResult_t launch_eager(struct rondoComm *comm, const struct rondo_launch_request *request)
+{
+    struct CUstream_st *stream = request->streams[0];
+    unsigned launched = 0;
+    uint64_t id;
+    RONDO_TRY(comm->ops->stream_id(comm->device, stream, &id));
+    if (comm->eager_stream && comm->eager_stream != id)
+        RONDO_TRY(comm->ops->event_wait(comm->device, comm->eager_end, stream));
+    rondoResult_t result = launch_plan(comm, RONDO_LANE_EAGER, request, &launched);
+    if (result == rondoSuccess)
+        result = comm->ops->event_record(comm->device, comm->eager_end, stream);
+    comm->eager_stream = id;
+    if (result != rondoSuccess && launched) {
+        rondo_comm_failed(comm, result, "rank %d could launch only a part of a group: %s", comm->rank,
+                          rondo_last_error());
+        rondo_watch_tell(comm->watch, RONDO_WATCH_ABORTED, comm->failure_text);
+    }
+    return result;
+}
+
+static rondoResult_t launch_captured(struct rondoComm *comm, const struct rondo_launch_request *request)
+{
+    struct CUstream_st *stream = request->streams[0];
+    struct rondo_capture_record *record;
+    struct rondo_capture capture;
+    unsigned launched = 0;
+    RONDO_TRY(comm->ops->stream_capture(comm->device, stream, &capture)); /* again: joining has changed its tails */
+    RONDO_TRY(rondo_capture_begin(comm, stream, &capture, &record));
+    RONDO_TRY(launch_plan(comm, RONDO_LANE_GRAPH, request, &launched));
+    return rondo_capture_end(comm, stream, record);
+}
+
+/* Whether the group is captured: all of its streams by one capture, or none. */
+static rondoResult_t capture_of(struct rondoComm *comm, const struct rondo_launch_request *request, bool *captured)
+{
+    struct rondo_capture first, other;
+    RONDO_TRY(comm->ops->stream_capture(comm->device, request->streams[0], &first));
+    const bool active = first.active;
+    const uint64_t id = first.id;
+    for (size_t i = 1; i < request->stream_count; i++) {
+        RONDO_TRY(comm->ops->stream_capture(comm->device, request->streams[i], &other));
+        if (other.active != active || (active && other.id != id))
+            return rondo_fail(rondoInvalidUsage, "the streams of a group's ops must all be in one capture, or in none");
+    }
+    *captured = active;
+    return rondoSuccess;
+}
+
+static rondoResult_t launch_locked(struct rondoComm *comm, const struct rondo_launch_request *request)
+{
+    bool captured;
+    RONDO_TRY(capture_of(comm, request, &captured));
+    for (size_t i = 1; i < request->stream_count; i++)
+        RONDO_TRY(follow(comm, request->streams[0], request->streams[i]));
+    RONDO_TRY(captured ? launch_captured(comm, request) : launch_eager(comm, request));
+    for (size_t i = 1; i < request->stream_count; i++)
+        RONDO_TRY(follow(comm, request->streams[i], request->streams[0]));
+    return rondoSuccess;
+}
+
+rondoResult_t rondo_launch_group(struct rondoComm *comm, const struct rondo_launch_request *request)
+{
+    void *token;
+    RONDO_TRY(comm->ops->enter(comm->device, &token));
+    pthread_mutex_lock(&comm->lock);
+    rondoResult_t result = launch_locked(comm, request);
+    pthread_mutex_unlock(&comm->lock);
+    comm->ops->leave(comm->device, token);
+    return result;
+}

@@ -1,0 +1,23 @@
+/* The last stage on the host: launches a group's plan, eagerly or into a capture.
+ *
+ * Eager launches run on the eager lane, one after another: a launch on another stream than the last one's waits for that
+ * by an event. Captured launches run on the graph lane; inside one capture they are put in order by a dependency where
+ * the user's streams do not already give one. Nothing but kernel nodes comes into a capture. */
+#ifndef RONDO_GRAPH_LAUNCH_H
+#define RONDO_GRAPH_LAUNCH_H
+
+#include "comm/comm.h"
+#include "plan/plan.h"
+
+/* A group's ops of one comm. streams[0] carries the launches, the others are joined to it before and after. */
+struct rondo_launch_request {
+    const struct rondo_task *tasks;
+    size_t task_count;
+    struct CUstream_st *const *streams; /* distinct */
+    size_t stream_count;
+};
+
+/* The comm was entered. rondoInvalidUsage: some streams capture and others do not, or not in the same capture. */
+rondoResult_t rondo_launch_group(struct rondoComm *comm, const struct rondo_launch_request *request);
+
+#endif

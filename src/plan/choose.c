@@ -1,0 +1,33 @@
+#include "plan/choose.h"
+
+/* Two-shot pays a second trip over the link, one-shot sends (n-1) - 2(n-1)/n times the payload more. They cost the same
+ * where trip * bandwidth bytes equal that surplus: 280 KB for 4 ranks, 80 KB for 8. With 2 ranks there is no surplus. */
+enum { TRIP_BYTES = 420 * 1000 }; /* 1.2 us at 350 GB/s */
+
+enum rondo_algo rondo_choose_algo(const struct rondo_limits *limits, uint64_t bytes)
+{
+    const uint64_t n = limits->ranks;
+    if (limits->forced_algo >= 0)
+        return (enum rondo_algo)limits->forced_algo;
+    if (n <= 2)
+        return bytes <= 2u << 20 || n == 1 ? RONDO_ONE_SHOT : RONDO_TWO_SHOT;
+    return bytes * (n - 1) * (n - 2) <= TRIP_BYTES * n ? RONDO_ONE_SHOT : RONDO_TWO_SHOT;
+}
+
+static uint64_t clamp(uint64_t x, uint64_t low, uint64_t high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+struct rondo_shape rondo_choose_shape(const struct rondo_limits *limits, enum rondo_algo algo, uint64_t span)
+{
+    struct rondo_shape shape;
+    (void)algo;
+    /* One line a thread while there are blocks enough: a thread's lines are one latency after the other. */
+    uint64_t threads = 32;
+    while (threads < limits->max_threads && threads * 8 < span)
+        threads *= 2;
+    shape.threads = (unsigned)clamp(limits->forced_threads ? limits->forced_threads : threads, 1, limits->max_threads);
+    shape.channels = (unsigned)clamp((span + shape.threads - 1) / shape.threads, limits->min_channels, limits->max_channels);
+    return shape;
+}
