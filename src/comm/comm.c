@@ -65,7 +65,7 @@ static rondoResult_t map_mailboxes(struct making *m, enum rondo_mem_kind kind)
     struct rondo_link_peer peer;
     struct rondo_offer mine = {.anchor = anchor, .kind = kind}, *offers;
     void *memory;
-    int fds[comm->ranks];
+    int fds[RONDO_MAX_RANKS];
 
     RONDO_TRY(rondo_arena_alloc(comm->arena, (size_t)comm->ranks * sizeof *offers, &memory));
     offers = memory;
@@ -119,7 +119,7 @@ static void unmap_mailboxes(struct rondoComm *comm)
  * after. */
 static rondoResult_t vote(struct rondoComm *comm, rondoResult_t mine, const char *what)
 {
-    int votes[comm->ranks], my_vote = mine;
+    int votes[RONDO_MAX_RANKS], my_vote = mine;
     RONDO_TRY(rondo_bootstrap_all_gather(comm->bootstrap, &my_vote, votes, sizeof my_vote));
     if (mine != rondoSuccess)
         return mine;
@@ -223,7 +223,7 @@ static rondoResult_t make(struct making *m, const struct rondo_comm_request *req
     RONDO_TRY(connect(m));
     m->mapped_ns = rondo_now_ns();
 
-    char *mailboxes[comm->ranks];
+    char *mailboxes[RONDO_MAX_RANKS];
     for (int r = 0; r < comm->ranks; r++)
         mailboxes[r] = r == comm->rank ? comm->anchor->mailbox.address : comm->links[r].address;
     rondoResult_t result =

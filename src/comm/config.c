@@ -31,7 +31,7 @@ rondoResult_t rondo_config_read(const rondoConfig_t *user, struct rondo_config *
             return rondo_fail(rondoInvalidArgument, "config was not set up with RONDO_CONFIG_INITIALIZER");
         memcpy(&c, user, user->size < sizeof c ? user->size : sizeof c);
     }
-    int blocking, shared;
+    int blocking = 1, shared = 0;
     RONDO_TRY(take("blocking", c.blocking, 0, 1, 1, &blocking));
     if (!blocking)
         return rondo_fail(rondoInvalidArgument, "config.blocking is 0: this version has blocking comms only");

@@ -90,9 +90,7 @@ static void handle_report(struct rondoComm *comm, enum rondo_lane_use use, const
         rondo_comm_failed(comm, result, "a graph with ops of rank %d was replayed after its comm had ended", comm->rank);
         break;
     }
-    char text[RONDO_WATCH_TEXT_BYTES];
-    snprintf(text, sizeof text, "%s", comm->failure_text);
-    rondo_watch_tell(comm->watch, RONDO_WATCH_ABORTED, text);
+    rondo_watch_tell(comm->watch, RONDO_WATCH_ABORTED, comm->failure_text);
 }
 
 void rondo_comm_read_reports(struct rondoComm *comm)

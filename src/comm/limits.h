@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+enum { RONDO_MAX_RANKS = 64 };
+
 struct rondo_limits {
     unsigned ranks;
     unsigned line_bytes;

@@ -7,13 +7,11 @@
 
 #include <string.h>
 
-enum { MAX_RANKS = 64 };
-
 static rondoResult_t request_fill(struct rondo_comm_request *request, int ranks, const rondoUniqueId *id, int rank,
                                   const rondoConfig_t *config)
 {
-    if (ranks < 1 || ranks > MAX_RANKS)
-        return rondo_fail(rondoInvalidArgument, "nranks is %d, must be 1 to %d", ranks, MAX_RANKS);
+    if (ranks < 1 || ranks > RONDO_MAX_RANKS)
+        return rondo_fail(rondoInvalidArgument, "nranks is %d, must be 1 to %d", ranks, RONDO_MAX_RANKS);
     if (rank < 0 || rank >= ranks)
         return rondo_fail(rondoInvalidArgument, "rank is %d, must be 0 to %d", rank, ranks - 1);
     memset(request, 0, sizeof *request);
