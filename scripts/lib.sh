@@ -14,7 +14,7 @@ die() {
 package_missing() {
     case $1 in
     gcc) ! command -v cc >/dev/null && ! command -v gcc >/dev/null ;;
-    cmake | clang-format | pkg-config | python3) ! command -v "$1" >/dev/null ;;
+    cmake | clang-format | g++ | git | pkg-config | python3) ! command -v "$1" >/dev/null ;;
     ninja-build) ! command -v ninja >/dev/null ;;
     libc6-dev) ! has_header stdio.h ;;
     libcriterion-dev) ! has_header criterion/criterion.h ;;
@@ -51,7 +51,7 @@ quietly() {
     local log
     log=$(mktemp)
     if ! "$@" >"$log" 2>&1; then
-        cat "$log" >&2
+        grep -vE '^\[[0-9]+/[0-9]+\] (Building|Linking|Creating|Compiling|Re-checking) ' "$log" >&2 || true
         rm -f "$log"
         die "failed: $*"
     fi

@@ -2,13 +2,14 @@
  *
  * rondo_bootstrap_id starts a root: a thread of this process that listens on TCP. Each rank sends the root the secret
  * from the id, its rank, nranks, host identity and the name of its own abstract Unix socket; once all ranks are in, the
- * root sends everyone the table and ends. The ranks (one host only, for now) then connect pairwise over the Unix sockets,
- * checking the secret again, and keep these connections: they carry the init exchanges, descriptors, and afterwards the
- * watch's messages; their end is how the death of a process shows. Strangers who connect anywhere are dropped without
- * effect, however slow or long.
+ * root sends everyone the table and ends. The ranks (one host only, for now) then connect pairwise over the Unix
+ * sockets, checking the secret again, and keep these connections: they carry the init exchanges, descriptors, and
+ * afterwards the watch's messages; their end is how the death of a process shows. Strangers who connect anywhere are
+ * dropped without effect, however slow or long.
  *
- * A bootstrap is used by one thread at a time. Every wait is bounded by the timeout given to join and looks at *cancel
- * at least every 50 ms. Exchanges end when the first watch of any rank starts: after that the sockets are the watch's. */
+ * A bootstrap is used by one thread at a time. Every wait is bounded by the timeout given to join and looks at
+ * *cancel at least every 50 ms. A rank starts its watch after its last exchange: from then on the sockets are the
+ * watch's. */
 #ifndef RONDO_COMM_BOOTSTRAP_H
 #define RONDO_COMM_BOOTSTRAP_H
 
@@ -24,20 +25,21 @@ struct rondo_bootstrap;
  * child it does not exist. rondoInvalidUsage: RONDO_SOCKET_IFNAME names no interface with an address. */
 rondoResult_t rondo_bootstrap_id(rondoUniqueId *id);
 
-/* Joins. Blocks until all ranks have, or `timeout_ms` is over (rondoTimeout, naming the missing ranks where known), or
- * *cancel becomes non-zero (rondoInvalidUsage; set it with an atomic store; it may be NULL, else must outlive the
- * bootstrap). rondoInvalidArgument: not an id, or one whose root does not know it; a rank that is not of 0..nranks-1,
- * ranks that disagree on nranks, the same rank twice (all ranks get it, but for a rank that says nranks is 1).
- * rondoInvalidUsage: a rank on another host (named). rondoRemoteError: a rank, or the root's process, ended meanwhile.
- * rondoSystemError: the root cannot be reached for 3 s. With nranks 1 nothing is connected, and the root of the id ends if it
- * is in this process. */
+/* Joins. Blocks until all ranks have, or `timeout_ms` is over (rondoTimeout, naming the missing ranks where known),
+ * or *cancel becomes non-zero (rondoInvalidUsage; set it with an atomic store; it may be NULL, else must outlive the
+ * bootstrap). rondoInvalidArgument: not an id, or one whose root does not know it; a rank that is not of
+ * 0..nranks-1, ranks that disagree on nranks, the same rank twice (all ranks get it, but for a rank that says nranks
+ * is 1). rondoInvalidUsage: a rank on another host (named). rondoRemoteError: a rank, or the root's process, ended
+ * meanwhile. rondoSystemError: the root cannot be reached for 3 s. With nranks 1 nothing is connected, and the root
+ * of the id ends if it is in this process. */
 rondoResult_t rondo_bootstrap_join(const rondoUniqueId *id, int rank, int nranks, int timeout_ms,
                                    const volatile int *cancel, struct rondo_bootstrap **bootstrap);
 
-/* Every rank gives `bytes` and gets everyone's, in rank order; `mine` may be its place in `all`. rondoRemoteError: a rank
- * died, left or failed (named, with its reason where it gave one); rondoTimeout, naming the ranks that are behind;
- * rondoInternalError: ranks call different exchanges or sizes. After an error the bootstrap is only good for closing, and
- * the others have been told. A rank that fails locally between exchanges calls rondo_bootstrap_abort, then closes. */
+/* Every rank gives `bytes` and gets everyone's, in rank order; `mine` may be its place in `all`. rondoRemoteError: a
+ * rank died, left or failed (named, with its reason where it gave one); rondoTimeout, naming the ranks that are
+ * behind; rondoInternalError: ranks call different exchanges or sizes. After an error the bootstrap is only good for
+ * closing, and the others have been told. A rank that fails locally between exchanges calls rondo_bootstrap_abort,
+ * then closes. */
 rondoResult_t rondo_bootstrap_all_gather(struct rondo_bootstrap *bootstrap, const void *mine, void *all, size_t bytes);
 
 /* Every rank offers descriptor `mine` (-1: none) to all; fds[r] is rank r's as received (own entry and absent ones -1),

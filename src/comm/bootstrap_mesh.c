@@ -1,9 +1,9 @@
-/* Pairwise connections. Rank r connects to the ranks below it and accepts from those above; connecting to a Unix
- * socket needs no accept, every socket listens before its name is published, and all of it is one poll loop: so there is
- * no order in which threads or processes could wait for each other in a circle.
+/* Pairwise connections. Rank r connects to the ranks below it and accepts from those above; connecting to a Unix socket
+ * needs no accept, every socket listens before its name is published, and all of it is one poll loop: so there is no
+ * order in which threads or processes could wait for each other in a circle.
  *
- * A listener stays open until its rank is connected with all. So a refused connection means that its rank is gone, and
- * a rank that waits for a higher one knocks at that one's listener from time to time. */
+ * A listener stays open until its rank is connected with all. So a refused connection means that its rank is gone,
+ * and a rank that waits for a higher one knocks at that one's listener from time to time. */
 #include "comm/bootstrap_host.h"
 #include "comm/bootstrap_impl.h"
 #include "comm/socket.h"

@@ -105,7 +105,8 @@ void rondo_id_get_address(const struct rondo_id *id, struct sockaddr_storage *ad
 /* Whether these bytes can be an id; says nothing about its root. */
 int rondo_id_valid(const struct rondo_id *id);
 
-/* An ABORTED frame (with its text, cut to what fits) or a LEFT frame, made to be sent in one piece. Returns its bytes. */
+/* An ABORTED frame (with its text, cut to what fits) or a LEFT frame, made to be sent in one piece. Returns its
+ * bytes. */
 enum { RONDO_NOTE_BYTES = sizeof(struct rondo_frame) + RONDO_WIRE_TEXT_BYTES };
 size_t rondo_note_make(uint8_t note[RONDO_NOTE_BYTES], enum rondo_frame_type type, const char *text);
 

@@ -1,5 +1,5 @@
-/* A root from inside: root.c has its life (thread, fork, start and stop), root_serve.c what it does with those who connect.
- * All functions are called with roots_lock held. */
+/* A root from inside: root.c has its life (thread, fork, start and stop), root_serve.c what it does with those who
+ * connect. All functions are called with roots_lock held. */
 #ifndef RONDO_COMM_ROOT_IMPL_H
 #define RONDO_COMM_ROOT_IMPL_H
 

@@ -16,8 +16,8 @@
 
 _Static_assert((int)RONDO_WATCH_TEXT_BYTES == (int)RONDO_WIRE_TEXT_BYTES, "a frame holds the longest text");
 
-/* The thread that watches, with all that it watches. A new one is made when the first watch comes, and the last watch to
- * go ends it; so a watch that comes while an old thread is still being joined simply gets a new one. */
+/* The thread that watches, with all that it watches. A new one is made when the first watch comes, and the last
+ * watch to go ends it; so a watch that comes while an old thread is still being joined simply gets a new one. */
 struct watcher {
     pthread_t thread;            /* constant once started */
     int wake;                    /* eventfd; constant */
@@ -41,6 +41,7 @@ struct watched_peer {
 struct rondo_watch {
     struct rondo_watch *next; /* under lock */
     struct watcher *watcher;  /* constant */
+    int leaving;              /* under lock: is being removed, no callback starts any more */
     struct rondo_bootstrap *bootstrap;
     struct rondo_watch_client client;
     int rank, nranks;
@@ -170,6 +171,8 @@ static size_t fill_polls(struct watcher *watcher)
 static void serve_all(struct watcher *watcher, int tick)
 {
     for (struct rondo_watch *watch = watcher->watches; watch; watch = watch->next) {
+        if (watch->leaving)
+            continue;
         watcher->running = watch;
         pthread_mutex_unlock(&lock);
         int changed = look_at(watch, watcher->polls + watch->first_poll, tick);
@@ -357,6 +360,7 @@ void rondo_watch_remove(struct rondo_watch *watch)
     int orphaned = is_orphaned(watcher);
     RONDO_ASSERT(orphaned || !pthread_equal(pthread_self(), watcher->thread));
     pthread_mutex_lock(&lock);
+    watch->leaving = 1; /* else a slow callback could start again before this thread gets the lock */
     while (watcher->running == watch)
         pthread_cond_wait(&settled, &lock);
     struct rondo_watch **place = &watcher->watches;

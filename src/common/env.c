@@ -10,7 +10,7 @@
 static struct rondo_env values;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Parameters that did not parse, reported once the log can be used: it asks for its own parameters here. */
+/* Parameters that did not parse. Written by read_all only, so constant once rondo_env_unreported has returned. */
 static const char *bad[64];
 static unsigned bad_count;
 
@@ -40,17 +40,25 @@ static const char *read_TEXT(const char *name, const char *preset, long low, lon
 
 static void read_all(void)
 {
-#define RONDO_ENV(field, kind, name, preset, low, high, help) values.field = read_##kind("RONDO_" #name, preset, low, high);
+#define RONDO_ENV(field, kind, name, preset, low, high, help) \
+    values.field = read_##kind("RONDO_" #name, preset, low, high);
 #include "common/env.def"
 #undef RONDO_ENV
 }
 
+const struct rondo_env *rondo_env_unreported(void)
+{
+    pthread_once(&once, read_all);
+    return &values;
+}
+
 const struct rondo_env *rondo_env(void)
 {
-    static bool reported;
-    pthread_once(&once, read_all);
-    if (bad_count && !__atomic_exchange_n(&reported, true, __ATOMIC_RELAXED))
+    static bool reported; /* atomic; whoever sets it reports */
+    const struct rondo_env *env = rondo_env_unreported();
+    if (bad_count && !__atomic_exchange_n(&reported, true, __ATOMIC_RELAXED)) {
         for (unsigned i = 0; i < bad_count; i++)
             rondo_log(RONDO_LOG_WARN, "%s=%s is not a number within its bounds; ignored", bad[i], getenv(bad[i]));
-    return &values;
+    }
+    return env;
 }

@@ -13,8 +13,11 @@ struct rondo_env {
 #undef RONDO_ENV
 };
 
-/* Read at the first call, constant afterwards. A value that does not parse or lies outside its bounds is reported once at level WARN
- * and replaced by the default (-1 presets mean "not set" and are always accepted). */
+/* Read at the first call, constant afterwards. A value that does not parse or lies outside its bounds is reported once at
+ * level WARN and replaced by the default (-1 presets mean "not set" and are always accepted). */
 const struct rondo_env *rondo_env(void);
+
+/* The same without the report: for the log, through which the report goes. */
+const struct rondo_env *rondo_env_unreported(void);
 
 #endif

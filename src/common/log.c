@@ -34,7 +34,7 @@ static void expand(const char *pattern, char *name, size_t room)
 
 static void open_log(void)
 {
-    const struct rondo_env *env = rondo_env();
+    const struct rondo_env *env = rondo_env_unreported(); /* the report would wait for this function to end */
     static const char *const names[] = {"NONE", "WARN", "INFO", "TRACE"};
     for (int i = 0; env->debug && i < 4; i++)
         if (!strcasecmp(env->debug, names[i]))

@@ -17,18 +17,18 @@ const char *rondo_last_error(void);
 /* A constant text for a result code. */
 const char *rondo_result_text(rondoResult_t result);
 
-#define RONDO_TRY(call)                                                                                                \
-    do {                                                                                                               \
-        rondoResult_t result_ = (call);                                                                                \
-        if (result_ != rondoSuccess)                                                                                   \
-            return result_;                                                                                            \
+#define RONDO_TRY(call)                 \
+    do {                                \
+        rondoResult_t result_ = (call); \
+        if (result_ != rondoSuccess)    \
+            return result_;             \
     } while (0)
 
-#define RONDO_TRY_GOTO(result, label, call)                                                                            \
-    do {                                                                                                               \
-        (result) = (call);                                                                                             \
-        if ((result) != rondoSuccess)                                                                                  \
-            goto label;                                                                                                \
+#define RONDO_TRY_GOTO(result, label, call) \
+    do {                                    \
+        (result) = (call);                  \
+        if ((result) != rondoSuccess)       \
+            goto label;                     \
     } while (0)
 
 /* An invariant of our own; stays on in release builds, ends the process with file and line. */

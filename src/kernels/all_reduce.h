@@ -60,8 +60,28 @@ RONDO_FN void rondo_push_to_all(struct rondo_how how, const struct rondo_run *ru
     const unsigned me = run->lane->rank, ranks = rondo_ranks(how, run);
     for (unsigned d = 1; d < ranks; d++) {
         const unsigned peer = rondo_peer_after(me, d, ranks);
-        rondo_push(run, peer, at + rondo_slot(me, peer) * run->work->step_lines, line);
+        rondo_push(run, ranks, peer, at + rondo_slot(me, peer) * run->work->step_lines, line);
     }
+}
+
+/* Waits for the lines that were looked at and reduces them with `own`; slot r is at `line` + r's slot * slot_lines. */
+RONDO_FN struct rondo_line rondo_reduce_looked(enum rondo_dtype dtype, enum rondo_redop op, unsigned ranks,
+                                               struct rondo_run *run, uint32_t at, struct rondo_line own,
+                                               const struct rondo_line *looked)
+{
+    const unsigned me = run->lane->rank;
+    struct rondo_accumulators acc;
+    RONDO_UNROLL
+    for (unsigned r = 0; r < ranks; r++) {
+        struct rondo_line line = own;
+        if (r != me)
+            line = rondo_pull(run, r, at + rondo_slot(r, me) * run->work->step_lines, looked[r]);
+        if (r == 0)
+            rondo_accumulate_first(dtype, &acc, line);
+        else
+            rondo_accumulate(dtype, op, &acc, line);
+    }
+    return rondo_accumulated(dtype, op, &acc, ranks);
 }
 
 /* The reduction of line `at` of all peers' slots with `own`, for a fixed number of ranks. */
@@ -69,24 +89,12 @@ RONDO_FN struct rondo_line rondo_reduce_fixed(enum rondo_dtype dtype, enum rondo
                                               struct rondo_run *run, uint32_t at, struct rondo_line own)
 {
     const unsigned me = run->lane->rank;
-    const uint32_t slot_lines = run->work->step_lines;
-    struct rondo_accumulators acc;
     struct rondo_line looked[RONDO_ARG_PEERS];
     RONDO_UNROLL
     for (unsigned r = 0; r < ranks; r++)
         if (r != me)
-            looked[r] = rondo_look(run, at + rondo_slot(r, me) * slot_lines);
-    RONDO_UNROLL
-    for (unsigned r = 0; r < ranks; r++) {
-        struct rondo_line line = own;
-        if (r != me)
-            line = rondo_pull(run, r, at + rondo_slot(r, me) * slot_lines, looked[r]);
-        if (r == 0)
-            rondo_accumulate_first(dtype, &acc, line);
-        else
-            rondo_accumulate(dtype, op, &acc, line);
-    }
-    return rondo_accumulated(dtype, op, &acc, ranks);
+            looked[r] = rondo_look(run, at + rondo_slot(r, me) * run->work->step_lines);
+    return rondo_reduce_looked(dtype, op, ranks, run, at, own, looked);
 }
 
 /* The same for any number. */
@@ -135,6 +143,8 @@ RONDO_FN void rondo_one_shot_push(struct rondo_how how, unsigned element, const 
         for (unsigned u = 0; u < how.chunk; u++)
             if (i0 + (uint64_t)u * share.stride < share.end)
                 lines[u] = rondo_user_load(element, work, i0 + (uint64_t)u * share.stride);
+        if (run->dead)
+            return;
         RONDO_UNROLL
         for (unsigned u = 0; u < how.chunk; u++) {
             const uint64_t i = i0 + (uint64_t)u * share.stride;
@@ -185,11 +195,13 @@ RONDO_FN void rondo_two_shot_push(struct rondo_how how, unsigned element, const 
                 if (i < share.end && rondo_shard_has(work, p, i))
                     lines[u] = rondo_user_load(element, work, p * work->span + i);
             }
+            if (run->dead)
+                return;
             RONDO_UNROLL
             for (unsigned u = 0; u < how.chunk; u++) {
                 const uint64_t i = i0 + (uint64_t)u * share.stride;
                 if (i < share.end && rondo_shard_has(work, p, i))
-                    rondo_push(run, p, slot + (uint32_t)(i - share.base), lines[u]);
+                    rondo_push(run, ranks, p, slot + (uint32_t)(i - share.base), lines[u]);
             }
         }
     }

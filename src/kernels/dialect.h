@@ -20,7 +20,9 @@
 #define RONDO_ARGS(T)  const __grid_constant__ T
 #define RONDO_UNROLL   _Pragma("unroll")
 #define RONDO_ROLLED   _Pragma("unroll 1")
+#define RONDO_SHARED     __shared__
 #define RONDO_LINE_BYTES 16
+#define RONDO_LOOKS_PER_HOST_LOOK 128
 
 struct __align__(16) rondo_line {
     uint32_t w[4];
@@ -49,6 +51,13 @@ RONDO_FN void rondo_barrier(void)
 RONDO_FN void rondo_pause(unsigned spins)
 {
     (void)spins;
+}
+/* Differs from one moment to the next; never 0. */
+RONDO_FN uint32_t rondo_tick(void)
+{
+    uint32_t t;
+    asm volatile("mov.u32 %0, %%clock;" : "=r"(t));
+    return t | 1;
 }
 RONDO_FN uint64_t rondo_clock_ns(void)
 {
@@ -109,11 +118,13 @@ RONDO_FN void rondo_word_store(uint32_t *to, uint32_t v)
 {
     asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
 }
-RONDO_FN void rondo_word_pair_load(const uint32_t *from, uint32_t *first, uint32_t *second)
+/* Four words that lie side by side, 16-byte aligned; each is read whole, not all of them at once. */
+RONDO_FN void rondo_words_load(const uint32_t *from, uint32_t *words)
 {
-    uint32_t a, b;
-    asm volatile("ld.relaxed.sys.global.v2.u32 {%0, %1}, [%2];" : "=r"(a), "=r"(b) : "l"(from) : "memory");
-    *first = a, *second = b;
+    asm volatile("ld.relaxed.sys.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "l"(from)
+                 : "memory");
 }
 RONDO_FN uint32_t rondo_word_exchange(uint32_t *at, uint32_t v)
 {
@@ -155,7 +166,9 @@ RONDO_FN uint16_t rondo_float_to_bfloat(float f)
 #define RONDO_ARGS(T)  const T
 #define RONDO_UNROLL
 #define RONDO_ROLLED
+#define RONDO_SHARED     _Thread_local
 #define RONDO_LINE_BYTES 8
+#define RONDO_LOOKS_PER_HOST_LOOK 1
 
 struct rondo_line {
     _Alignas(8) uint32_t w[2];
@@ -198,6 +211,11 @@ RONDO_FN uint64_t rondo_clock_ns(void)
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
+RONDO_FN uint32_t rondo_tick(void)
+{
+    static uint32_t ticks;
+    return __atomic_add_fetch(&ticks, 2, __ATOMIC_RELAXED) | 1;
+}
 RONDO_FN void rondo_launch_early(void)
 {
 }
@@ -231,9 +249,10 @@ RONDO_FN void rondo_word_store(uint32_t *to, uint32_t v)
 {
     __atomic_store_n(to, v, __ATOMIC_RELEASE);
 }
-RONDO_FN void rondo_word_pair_load(const uint32_t *from, uint32_t *first, uint32_t *second)
+RONDO_FN void rondo_words_load(const uint32_t *from, uint32_t *words)
 {
-    *first = rondo_word_load(from), *second = rondo_word_load(from + 1);
+    for (int i = 0; i < 4; i++)
+        words[i] = rondo_word_load(from + i);
 }
 RONDO_FN uint32_t rondo_word_exchange(uint32_t *at, uint32_t v)
 {

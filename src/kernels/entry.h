@@ -7,37 +7,98 @@
 
 /* All steps of one work. In two-shot the next step's shards are sent before this one's results are waited for. */
 RONDO_FN void rondo_all_reduce_steps(struct rondo_how how, enum rondo_algo algo, enum rondo_dtype dtype,
-                                     enum rondo_redop op, struct rondo_run *run, const struct rondo_launch_state *state)
+                                     enum rondo_redop op, struct rondo_run *run)
 {
     const unsigned element = rondo_dtype_bytes(dtype);
     const uint32_t steps = run->work->steps;
     if (algo == RONDO_ONE_SHOT) {
         RONDO_ROLLED
-        for (uint32_t step = 0; step < steps && !run->dead; step++) {
+        for (uint32_t step = 0; step < steps; step++) {
             rondo_run_step(run, step);
             if (step)
                 rondo_fence();
             rondo_one_shot_push(how, element, run, step);
             if (step == 0)
-                rondo_launch_check(run->lane, run, state);
+                rondo_launch_check(run);
+            if (run->dead)
+                return;
             rondo_one_shot_reduce(how, dtype, op, run, step);
         }
         return;
     }
     RONDO_ROLLED
-    for (uint32_t step = 0; step <= steps && !run->dead; step++) {
+    for (uint32_t step = 0; step <= steps; step++) {
         if (step < steps) {
             rondo_run_step(run, step);
             rondo_two_shot_push(how, element, run, step);
         }
         if (step == 0) {
-            rondo_launch_check(run->lane, run, state);
+            rondo_launch_check(run);
             continue;
         }
+        if (run->dead)
+            return;
         rondo_run_step(run, step - 1);
         rondo_two_shot_reduce(how, dtype, op, steps > 1, run, step - 1);
         rondo_two_shot_gather(how, element, run, step - 1);
     }
+}
+
+/* One-shot where each thread has one line at most: what latency is made of. All that does not depend on the epoch is
+ * done before the wait for the preceding kernel; behind it come two loads at once (epoch, payload), the sends, the waits, two stores. */
+RONDO_FN void rondo_one_shot_lean(enum rondo_dtype dtype, enum rondo_redop op, unsigned ranks,
+                                  const struct rondo_single_args *args)
+{
+    const struct rondo_lane_args *lane = &args->lane;
+    const struct rondo_work *work = &args->work;
+    const unsigned element = rondo_dtype_bytes(dtype), me = lane->rank;
+    const uint32_t i = rondo_block() * rondo_threads() + rondo_thread();
+    const bool mine = i < (uint32_t)work->span;
+    char *to[RONDO_ARG_PEERS], *from[RONDO_ARG_PEERS]; /* this thread's line: with the peers, and of rank r here */
+    RONDO_UNROLL
+    for (unsigned d = 1; d < ranks; d++) {
+        const unsigned peer = rondo_peer_after(me, d, ranks);
+        to[d] = rondo_mailbox_line(lane->peer[peer], rondo_slot(me, peer) * work->step_lines + i);
+    }
+    RONDO_UNROLL
+    for (unsigned r = 0; r < ranks; r++)
+        from[r] = rondo_mailbox_line(lane->mailbox, rondo_slot(r, me) * work->step_lines + i);
+
+    struct rondo_run run = rondo_launch_begin(lane, work);
+    struct rondo_line own, looked[RONDO_ARG_PEERS];
+    if (mine)
+        own = rondo_user_load(element, work, i);
+    rondo_run_step(&run, 0);
+    const size_t half = (size_t)run.base * RONDO_LINE_BYTES;
+    if (mine && !run.dead) {
+        if (rondo_line_is_special(own)) {
+            const struct rondo_how fixed = {ranks, 1};
+            rondo_push_to_all(fixed, &run, i, own);
+        } else {
+            RONDO_UNROLL
+            for (unsigned d = 1; d < ranks; d++)
+                rondo_line_store(to[d] + half, own);
+        }
+    }
+    rondo_launch_check(&run);
+    if (mine && !run.dead) {
+        RONDO_UNROLL
+        for (unsigned r = 0; r < ranks; r++)
+            if (r != me)
+                looked[r] = rondo_line_load(from[r] + half);
+        const struct rondo_line sum = rondo_reduce_looked(dtype, op, ranks, &run, i, own, looked);
+        if (!run.dead)
+            rondo_user_store(element, work, i, sum);
+    }
+    rondo_launch_end(&run, 1);
+}
+
+RONDO_FN void rondo_single_steps(struct rondo_how how, enum rondo_algo algo, enum rondo_dtype dtype,
+                                 enum rondo_redop op, const struct rondo_single_args *args)
+{
+    struct rondo_run run = rondo_launch_begin(&args->lane, &args->work);
+    rondo_all_reduce_steps(how, algo, dtype, op, &run);
+    rondo_launch_end(&run, args->work.steps);
 }
 
 /* `specialized`: numbers of ranks that machines commonly have get code of their own. */
@@ -45,20 +106,25 @@ RONDO_FN void rondo_single_body(enum rondo_algo algo, enum rondo_dtype dtype, en
                                 const struct rondo_single_args *args)
 {
     const struct rondo_how two = {2, 4}, four = {4, 2}, eight = {8, 1}, any = {0, 1};
-    struct rondo_run run;
-    struct rondo_launch_state state;
-    if (!rondo_launch_begin(&args->lane, &run, &state))
-        return;
-    run.work = &args->work;
-    if (specialized && args->lane.ranks == 2)
-        rondo_all_reduce_steps(two, algo, dtype, op, &run, &state);
-    else if (specialized && args->lane.ranks == 4)
-        rondo_all_reduce_steps(four, algo, dtype, op, &run, &state);
-    else if (specialized && args->lane.ranks == 8)
-        rondo_all_reduce_steps(eight, algo, dtype, op, &run, &state);
+    const unsigned ranks = args->lane.ranks;
+    const bool lean = algo == RONDO_ONE_SHOT && args->work.step_lines == args->work.channels * rondo_threads() &&
+                      args->work.steps == 1;
+    if (!specialized)
+        rondo_single_steps(any, algo, dtype, op, args);
+    else if (lean && ranks == 2)
+        rondo_one_shot_lean(dtype, op, 2, args);
+    else if (lean && ranks == 4)
+        rondo_one_shot_lean(dtype, op, 4, args);
+    else if (lean && ranks == 8)
+        rondo_one_shot_lean(dtype, op, 8, args);
+    else if (ranks == 2)
+        rondo_single_steps(two, algo, dtype, op, args);
+    else if (ranks == 4)
+        rondo_single_steps(four, algo, dtype, op, args);
+    else if (ranks == 8)
+        rondo_single_steps(eight, algo, dtype, op, args);
     else
-        rondo_all_reduce_steps(any, algo, dtype, op, &run, &state);
-    rondo_launch_end(&args->lane, &run, args->work.steps);
+        rondo_single_steps(any, algo, dtype, op, args);
 }
 
 /* One work's reduction in a batch; out of line, one function for each (dtype, op). Returns whether the run is dead. */
@@ -93,17 +159,14 @@ RONDO_CALL bool rondo_batch_gather(unsigned element, struct rondo_run run)
  * `reduce` is the dispatch over the functions above. */
 RONDO_FN void rondo_batch_body(const struct rondo_batch_args *args, bool (*reduce)(struct rondo_run))
 {
-    struct rondo_run run;
-    struct rondo_launch_state state;
-    if (!rondo_launch_begin(&args->lane, &run, &state))
-        return;
+    struct rondo_run run = rondo_launch_begin(&args->lane, NULL);
     const unsigned first = args->first[rondo_block()], end = args->last[rondo_block()] + 1u;
     rondo_run_step(&run, 0);
     for (unsigned w = first; w < end; w++) {
         run.work = &args->works[w];
         rondo_batch_push(rondo_dtype_bytes(run.work->dtype), run);
     }
-    rondo_launch_check(&args->lane, &run, &state);
+    rondo_launch_check(&run);
     for (unsigned w = first; w < end && !run.dead; w++) {
         run.work = &args->works[w];
         run.dead = reduce(run);
@@ -113,7 +176,7 @@ RONDO_FN void rondo_batch_body(const struct rondo_batch_args *args, bool (*reduc
         if (run.work->algo == RONDO_TWO_SHOT)
             run.dead = rondo_batch_gather(rondo_dtype_bytes(run.work->dtype), run);
     }
-    rondo_launch_end(&args->lane, &run, 1);
+    rondo_launch_end(&run, 1);
 }
 
 #endif

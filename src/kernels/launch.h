@@ -4,46 +4,46 @@
 
 #include "kernels/mailbox.h"
 
-struct rondo_launch_state {
-    uint32_t overlapped; /* thread 0: whether the channel was found busy. Read late: nothing waits for it */
-};
-
-/* False: the lane is stopped, the launch must do nothing. */
-RONDO_FN bool rondo_launch_begin(const struct rondo_lane_args *lane, struct rondo_run *run,
-                                 struct rondo_launch_state *state)
+/* What follows may load, but must look at run.dead before it sends: a lane that is stopped must be left alone. The look
+ * is late on purpose, so that the lane's words and the first payload are loaded at the same time.
+ *
+ * Thread 0 marks the channel with a number of this launch's own. Two launches that run at the same time are found out by
+ * the one that sees the other's mark: at its start, or, if both started within the same few hundred ns, by the one whose
+ * mark is gone when it has waited for long (rondo_wait_look). An atomic exchange would leave no such gap, but costs
+ * 0.3 us in every launch (measured on H200: 1 KiB on two GPUs took 1.94 instead of 1.61 us). */
+RONDO_FN struct rondo_run rondo_launch_begin(const struct rondo_lane_args *lane, const struct rondo_work *work)
 {
     struct rondo_channel *channel = &lane->channels[rondo_block()];
+    struct rondo_run run;
+    uint32_t words[4];
     rondo_launch_early();
     rondo_launch_wait();
-    state->overlapped = rondo_thread() == 0 ? rondo_word_exchange(&channel->busy, 1) : 0;
-    uint32_t stop;
-    rondo_word_pair_load(&channel->epoch, &run->epoch, &stop);
-    run->lane = lane;
-    run->work = NULL;
-    run->base = 0;
-    run->dead = false;
-    if (stop) {
-        if (rondo_thread() == 0) {
-            if (rondo_block() == 0)
-                rondo_give_up(lane, NULL, run->epoch, RONDO_REPORT_STOPPED, lane->rank);
-            rondo_word_store(&channel->busy, 0);
-        }
-        return false;
+    rondo_words_load(&channel->epoch, words);
+    if (rondo_thread() == 0) {
+        rondo_block_mark = rondo_tick();
+        rondo_word_store(&channel->busy, rondo_block_mark);
     }
-    return true;
+    run.lane = lane;
+    run.work = work;
+    run.base = 0;
+    run.epoch = words[0];
+    run.dead = words[1] != 0;
+    run.overlapped = words[2] != 0;
+    return run;
 }
 
-/* To be called once the first lines are on their way. */
-RONDO_FN void rondo_launch_check(const struct rondo_lane_args *lane, const struct rondo_run *run,
-                                 const struct rondo_launch_state *state)
+/* To be called once the first lines are on their way, or were not sent as the lane is stopped. */
+RONDO_FN void rondo_launch_check(const struct rondo_run *run)
 {
-    if (state->overlapped)
-        rondo_give_up(lane, run->work, run->epoch, RONDO_REPORT_OVERLAP, lane->rank);
+    if ((run->dead || run->overlapped) && rondo_thread() == 0)
+        rondo_give_up(run->lane, run->dead ? NULL : run->work, run->epoch,
+                      run->dead ? RONDO_REPORT_STOPPED : RONDO_REPORT_OVERLAP, run->lane->rank);
 }
 
 /* Advances the epoch of all channels that are this block's to advance. */
-RONDO_FN void rondo_launch_end(const struct rondo_lane_args *lane, const struct rondo_run *run, uint32_t steps)
+RONDO_FN void rondo_launch_end(const struct rondo_run *run, uint32_t steps)
 {
+    const struct rondo_lane_args *lane = run->lane;
     rondo_barrier(); /* all threads have read the epoch, and are done */
     for (unsigned c = rondo_block() + rondo_blocks() * rondo_thread(); c < RONDO_MAX_CHANNELS;
          c += rondo_blocks() * rondo_threads())

@@ -27,7 +27,10 @@
 
 enum { RONDO_ESCAPED_EMPTY = 1, RONDO_ESCAPED_MARK = 2 };
 
-enum { RONDO_SPINS_PER_LOOK = 256 }; /* polls between two looks at the abort word and the clock; 0.1 to 0.3 ms on a GPU */
+/* Polls between two looks at the lane's stop word and the clock (0.1 to 0.3 ms on a GPU), and between two looks at the abort word
+ * in host memory, of which 65,000 waiting threads can do few: measured on H200, a look every 256 polls made the PCIe link
+ * the bottleneck, and ops of 1 MiB took 1 ms once one rank was a little late. */
+enum { RONDO_SPINS_PER_LOOK = 256, RONDO_SPINS_PER_HOST_LOOK = RONDO_SPINS_PER_LOOK * RONDO_LOOKS_PER_HOST_LOOK };
 
 /* One thread's view of the launch that it runs in. */
 struct rondo_run {
@@ -35,7 +38,8 @@ struct rondo_run {
     const struct rondo_work *work; /* for the report */
     uint32_t epoch;
     uint32_t base;    /* first line of the half in use */
-    bool dead;        /* a wait was given up: wait no more, the results are void */
+    bool overlapped;  /* another launch was found running on the lane */
+    bool dead;        /* the lane is stopped, or a wait was given up: send and wait no more, the results are void */
 };
 
 RONDO_FN bool rondo_line_is_special(struct rondo_line line)
@@ -69,11 +73,12 @@ RONDO_FN struct rondo_line rondo_line_mark(void)
     return line;
 }
 
-RONDO_FN char *rondo_peer_mailbox(const struct rondo_lane_args *lane, unsigned peer)
+/* `ranks` is a constant where it is known to be small, and then the arguments hold the address. */
+RONDO_FN char *rondo_peer_mailbox(const struct rondo_lane_args *lane, unsigned ranks, unsigned peer)
 {
-    return lane->ranks <= RONDO_ARG_PEERS ? lane->peer[peer] : lane->peers[peer];
+    return ranks <= RONDO_ARG_PEERS ? lane->peer[peer] : lane->peers[peer];
 }
-RONDO_FN void *rondo_mailbox_line(char *mailbox, uint32_t line)
+RONDO_FN char *rondo_mailbox_line(char *mailbox, uint32_t line)
 {
     return mailbox + (size_t)line * RONDO_LINE_BYTES;
 }
@@ -87,6 +92,13 @@ RONDO_FN unsigned rondo_slot(unsigned sender, unsigned receiver)
 {
     return sender < receiver ? sender : sender - 1;
 }
+
+/* The number with which thread 0 marked the block's channel as busy. */
+#ifdef __CUDACC__
+RONDO_SHARED uint32_t rondo_block_mark;
+#else
+static RONDO_SHARED uint32_t rondo_block_mark;
+#endif
 
 /* Writes the first report of a lane, and stops the lane. `work` may be NULL. */
 RONDO_CALL void rondo_give_up(const struct rondo_lane_args *lane, const struct rondo_work *work, uint32_t epoch,
@@ -112,12 +124,21 @@ RONDO_CALL void rondo_give_up(const struct rondo_lane_args *lane, const struct r
 
 #define RONDO_WAIT_OVER UINT64_MAX
 
-/* A waiting thread's look at the abort word and at the clock. Takes and gives the time at which the wait began (0: not
- * known yet), RONDO_WAIT_OVER if it must end. Out of line, and by value, so that the waits keep everything in registers. */
+/* A waiting thread's look at whether it must go on, after `spins` polls. Takes and gives the time at which the wait began
+ * (0: not known yet), RONDO_WAIT_OVER if it must end. Out of line, and by value, so that the waits keep everything in
+ * registers. */
 RONDO_CALL uint64_t rondo_wait_look(const struct rondo_lane_args *lane, const struct rondo_work *work, uint32_t epoch,
-                                    unsigned peer, uint64_t since)
+                                    unsigned peer, uint64_t since, unsigned spins)
 {
-    if (rondo_word_load(&lane->report->abort)) {
+    uint32_t words[4];
+    rondo_words_load(&lane->channels[rondo_block()].epoch, words);
+    if (words[1])
+        return RONDO_WAIT_OVER;
+    if (words[2] != rondo_block_mark) {
+        rondo_give_up(lane, work, epoch, RONDO_REPORT_OVERLAP, lane->rank);
+        return RONDO_WAIT_OVER;
+    }
+    if (spins % RONDO_SPINS_PER_HOST_LOOK == 0 && rondo_word_load(&lane->report->abort)) {
         rondo_give_up(lane, work, epoch, RONDO_REPORT_ABORTED, peer);
         return RONDO_WAIT_OVER;
     }
@@ -143,7 +164,7 @@ RONDO_FN struct rondo_line rondo_line_wait(struct rondo_run *run, const void *at
             break;
         rondo_pause(spins);
         if (spins % RONDO_SPINS_PER_LOOK == 0) {
-            since = rondo_wait_look(run->lane, run->work, run->epoch, peer, since);
+            since = rondo_wait_look(run->lane, run->work, run->epoch, peer, since, spins);
             run->dead = since == RONDO_WAIT_OVER;
         }
     }
@@ -162,7 +183,7 @@ RONDO_CALL struct rondo_line rondo_line_unescape(const struct rondo_lane_args *l
             break;
         rondo_pause(spins);
         if (spins % RONDO_SPINS_PER_LOOK == 0)
-            since = rondo_wait_look(lane, work, epoch, peer, since);
+            since = rondo_wait_look(lane, work, epoch, peer, since, spins);
     }
     rondo_byte_store(escape, 0);
     return code == RONDO_ESCAPED_MARK ? rondo_line_mark() : rondo_line_empty();
@@ -171,19 +192,20 @@ RONDO_CALL struct rondo_line rondo_line_unescape(const struct rondo_lane_args *l
 RONDO_CALL void rondo_push_special(const struct rondo_lane_args *lane, unsigned peer, uint32_t line,
                                    struct rondo_line payload)
 {
-    char *mailbox = rondo_peer_mailbox(lane, peer);
+    char *mailbox = rondo_peer_mailbox(lane, lane->ranks, peer);
     rondo_byte_store(rondo_mailbox_escape(lane, mailbox, line),
                      rondo_line_is_empty(payload) ? RONDO_ESCAPED_EMPTY : RONDO_ESCAPED_MARK);
     rondo_line_store(rondo_mailbox_line(mailbox, line), rondo_line_mark());
 }
 
 /* Sends a line to one peer; `line` numbers the lines of the half in use. */
-RONDO_FN void rondo_push(const struct rondo_run *run, unsigned peer, uint32_t line, struct rondo_line payload)
+RONDO_FN void rondo_push(const struct rondo_run *run, unsigned ranks, unsigned peer, uint32_t line,
+                         struct rondo_line payload)
 {
     if (rondo_line_is_special(payload))
         rondo_push_special(run->lane, peer, run->base + line, payload);
     else
-        rondo_line_store(rondo_mailbox_line(rondo_peer_mailbox(run->lane, peer), run->base + line), payload);
+        rondo_line_store(rondo_mailbox_line(rondo_peer_mailbox(run->lane, ranks, peer), run->base + line), payload);
 }
 
 /* A first look at a line of one's own mailbox; rondo_pull finishes it. Several looks may be under way at once. */

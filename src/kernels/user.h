@@ -53,23 +53,47 @@ RONDO_FN void rondo_user_store_ragged(unsigned element, char *to, uint64_t room,
     }
 }
 
+/* Out of line, for a whole line is what nearly every thread has. */
+RONDO_CALL struct rondo_line rondo_user_load_slow(unsigned element, const char *from, uint64_t room)
+{
+    return element >= 4   ? rondo_user_load_ragged(4, from, room)
+           : element == 2 ? rondo_user_load_ragged(2, from, room)
+                          : rondo_user_load_ragged(1, from, room);
+}
+
+RONDO_CALL void rondo_user_store_slow(unsigned element, char *to, uint64_t room, struct rondo_line line)
+{
+    if (element >= 4)
+        rondo_user_store_ragged(4, to, room, line);
+    else if (element == 2)
+        rondo_user_store_ragged(2, to, room, line);
+    else
+        rondo_user_store_ragged(1, to, room, line);
+}
+
+/* Whether line i is whole, and both buffers allow it to be moved at once. */
+RONDO_FN bool rondo_user_whole(const struct rondo_work *work, uint64_t i)
+{
+    return work->aligned && (i + 1) * RONDO_LINE_BYTES <= work->bytes;
+}
+
 RONDO_FN struct rondo_line rondo_user_load(unsigned element, const struct rondo_work *work, uint64_t i)
 {
-    uint64_t at = i * RONDO_LINE_BYTES;
+    const uint64_t at = i * RONDO_LINE_BYTES;
     const char *from = (const char *)work->send + at;
-    if (work->aligned && at + RONDO_LINE_BYTES <= work->bytes)
+    if (rondo_user_whole(work, i))
         return *(const struct rondo_line *)from;
-    return rondo_user_load_ragged(element, from, work->bytes - at);
+    return rondo_user_load_slow(element, from, work->bytes - at);
 }
 
 RONDO_FN void rondo_user_store(unsigned element, const struct rondo_work *work, uint64_t i, struct rondo_line line)
 {
-    uint64_t at = i * RONDO_LINE_BYTES;
+    const uint64_t at = i * RONDO_LINE_BYTES;
     char *to = (char *)work->recv + at;
-    if (work->aligned && at + RONDO_LINE_BYTES <= work->bytes)
+    if (rondo_user_whole(work, i))
         *(struct rondo_line *)to = line;
     else
-        rondo_user_store_ragged(element, to, work->bytes - at, line);
+        rondo_user_store_slow(element, to, work->bytes - at, line);
 }
 
 #endif

@@ -34,13 +34,13 @@ void group_await(const int *word, int value)
 
 static void *run_rank(void *argument)
 {
-    struct runner *runner   = argument;
+    struct runner *runner = argument;
     struct outcome *outcome = &runner->group->outcomes[runner->rank];
     group_await(&runner->group->go, 1);
-    uint64_t start       = rondo_now_ns();
-    outcome->pid         = getpid();
+    uint64_t start = rondo_now_ns();
+    outcome->pid = getpid();
     rondoResult_t result = runner->function(runner->group, runner->rank);
-    outcome->ms          = (double)(rondo_now_ns() - start) / 1e6;
+    outcome->ms = (double)(rondo_now_ns() - start) / 1e6;
     snprintf(outcome->text, sizeof(outcome->text), "%s", rondo_last_error());
     outcome->result = result;
     return NULL;
@@ -62,8 +62,7 @@ static int start(struct runner *runners, struct group *group, rank_function func
 
 struct group *group_run(int nranks, enum layout layout, rank_function function, void (*meanwhile)(struct group *group))
 {
-    struct group *group =
-        mmap(NULL, sizeof(*group), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct group *group = mmap(NULL, sizeof(*group), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (group == MAP_FAILED)
         abort();
     group->nranks = nranks;
@@ -104,7 +103,7 @@ void group_free(struct group *group)
 static int count_entries(const char *path)
 {
     int count = 0;
-    DIR *dir  = opendir(path);
+    DIR *dir = opendir(path);
     if (!dir)
         return -1;
     for (struct dirent *entry; (entry = readdir(dir));)
@@ -120,7 +119,21 @@ int count_fds(void)
 
 int count_threads(void)
 {
-    return count_entries("/proc/self/task");
+    int count = 0;
+    DIR *dir = opendir("/proc/self/task");
+    if (!dir)
+        return -1;
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        char path[300], name[32] = "";
+        snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
+        FILE *file = fopen(path, "re");
+        if (file && fgets(name, sizeof(name), file))
+            count += strncmp(name, "rondo-", 6) == 0;
+        if (file)
+            fclose(file);
+    }
+    closedir(dir);
+    return count;
 }
 
 int settled_threads(int expected)

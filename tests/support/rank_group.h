@@ -33,8 +33,9 @@ struct group {
 
 typedef rondoResult_t (*rank_function)(struct group *group, int rank);
 
-/* Forks, makes an id, runs `function` for each rank and, if it is not NULL, `meanwhile` in the calling thread, and waits for all.
- * Processes are forked before the id is made, so that they start with one thread. Free with group_free. */
+/* Forks, makes an id, runs `function` for each rank and, if it is not NULL, `meanwhile` in the calling thread, and
+ * waits for all. Processes are forked before the id is made, so that they start with one thread. Free with
+ * group_free. */
 struct group *group_run(int nranks, enum layout layout, rank_function function, void (*meanwhile)(struct group *group));
 void group_free(struct group *group);
 
@@ -44,7 +45,8 @@ int group_process(enum layout layout, int rank);
 /* Waits until *word (atomic) is at least `value`, at most 10 s. */
 void group_await(const int *word, int value);
 
-/* Descriptors and threads of this process. */
+/* Descriptors of this process, and those of its threads that are named rondo-… (sanitizers and Criterion have their
+ * own). */
 int count_fds(void);
 int count_threads(void);
 /* Waits up to 2 s for threads that are ending, then counts. */
