@@ -15,10 +15,10 @@ enum machine_stream_kind { MACHINE_STREAM_NONBLOCKING, MACHINE_STREAM_BLOCKING }
 enum machine_capture_mode { MACHINE_CAPTURE_GLOBAL, MACHINE_CAPTURE_THREAD_LOCAL, MACHINE_CAPTURE_RELAXED };
 
 struct machine {
-    const char *name;                                  /* "cuda", "host" */
-    int (*device_count)(void);                         /* cuda: GPUs; host: a large number */
+    const char *name;          /* "cuda", "host" */
+    int (*device_count)(void); /* cuda: GPUs; host: a large number */
     void (*device_name)(int device, char *text, size_t room);
-    void (*set_device)(int device);                    /* for the calling thread; makes its context */
+    void (*set_device)(int device); /* for the calling thread; makes its context */
     void *(*alloc)(size_t bytes);
     void (*free)(void *pointer);
     void (*upload)(void *to, const void *from, size_t bytes);   /* blocking */
@@ -28,8 +28,10 @@ struct machine {
     void (*stream_destroy)(struct CUstream_st *stream);
     void (*stream_sync)(struct CUstream_st *stream);
     int (*stream_done)(struct CUstream_st *stream); /* 1 done, 0 running */
-    void (*copy)(void *to, const void *from, size_t bytes, struct CUstream_st *stream); /* stream-ordered, device to device */
-    void (*compute)(double microseconds, struct CUstream_st *stream); /* a kernel of that length on one block; cuda: programmatic edges */
+    void (*copy)(void *to, const void *from, size_t bytes,
+                 struct CUstream_st *stream); /* stream-ordered, device to device */
+    void (*compute)(double microseconds,
+                    struct CUstream_st *stream); /* a kernel of that length on one block; cuda: programmatic edges */
     struct machine_event *(*event_create)(void);
     void (*event_destroy)(struct machine_event *event);
     void (*event_record)(struct machine_event *event, struct CUstream_st *stream);

@@ -40,8 +40,8 @@ void rondo_comm_leave(struct rondoComm *comm)
     __atomic_sub_fetch(&comm->users, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Polls until the comm's kernels are idle. Between a launch's look at the lane and its mark of being busy lie far less
- * than the 1 ms between two looks here, so two idle looks in a row mean idle. */
+/* Polls until the comm's kernels are idle. A launch shows as busy after some 0.2 ms at most, or is over by then: two looks
+ * that are 5 ms apart and find nothing mean idle. (Eager launches are waited for by their event besides.) */
 static bool quiet_within(struct rondoComm *comm, unsigned ms)
 {
     const uint64_t end = rondo_now_ns() + ms * 1000000ull;
@@ -55,7 +55,7 @@ static bool quiet_within(struct rondoComm *comm, unsigned ms)
             return true;
         if (rondo_now_ns() > end)
             return false;
-        rondo_sleep_ns(1000000);
+        rondo_sleep_ns(5000000);
     }
 }
 

@@ -20,7 +20,6 @@
 #define RONDO_ARGS(T)  const __grid_constant__ T
 #define RONDO_UNROLL   _Pragma("unroll")
 #define RONDO_ROLLED   _Pragma("unroll 1")
-#define RONDO_SHARED     __shared__
 #define RONDO_LINE_BYTES 16
 #define RONDO_LOOKS_PER_HOST_LOOK 128
 
@@ -52,12 +51,13 @@ RONDO_FN void rondo_pause(unsigned spins)
 {
     (void)spins;
 }
-/* Differs from one moment to the next; never 0. */
-RONDO_FN uint32_t rondo_tick(void)
+/* Where the block runs: not 0, the same for all its threads, and most often another one for a block that runs at the same
+ * time. */
+RONDO_FN uint32_t rondo_place(void)
 {
-    uint32_t t;
-    asm volatile("mov.u32 %0, %%clock;" : "=r"(t));
-    return t | 1;
+    uint32_t sm;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
+    return sm + 1;
 }
 RONDO_FN uint64_t rondo_clock_ns(void)
 {
@@ -79,6 +79,12 @@ RONDO_FN void rondo_launch_wait(void)
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+}
+
+/* Brings memory near, without reading it. */
+RONDO_FN void rondo_prefetch(const void *at)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
 }
 
 RONDO_FN struct rondo_line rondo_line_load(const void *from)
@@ -126,6 +132,10 @@ RONDO_FN void rondo_words_load(const uint32_t *from, uint32_t *words)
                  : "l"(from)
                  : "memory");
 }
+RONDO_FN void rondo_word_pair_store(uint32_t *to, uint32_t first, uint32_t second)
+{
+    asm volatile("st.relaxed.sys.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(first), "r"(second) : "memory");
+}
 RONDO_FN uint32_t rondo_word_exchange(uint32_t *at, uint32_t v)
 {
     return atomicExch(at, v);
@@ -166,7 +176,6 @@ RONDO_FN uint16_t rondo_float_to_bfloat(float f)
 #define RONDO_ARGS(T)  const T
 #define RONDO_UNROLL
 #define RONDO_ROLLED
-#define RONDO_SHARED     _Thread_local
 #define RONDO_LINE_BYTES 8
 #define RONDO_LOOKS_PER_HOST_LOOK 1
 
@@ -211,16 +220,20 @@ RONDO_FN uint64_t rondo_clock_ns(void)
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
-RONDO_FN uint32_t rondo_tick(void)
+RONDO_FN uint32_t rondo_place(void)
 {
-    static uint32_t ticks;
-    return __atomic_add_fetch(&ticks, 2, __ATOMIC_RELAXED) | 1;
+    return (uint32_t)(uintptr_t)&rondo_host_block | 1; /* each thread has its own */
 }
 RONDO_FN void rondo_launch_early(void)
 {
 }
 RONDO_FN void rondo_launch_wait(void)
 {
+}
+
+RONDO_FN void rondo_prefetch(const void *at)
+{
+    __builtin_prefetch(at);
 }
 
 RONDO_FN struct rondo_line rondo_line_load(const void *from)
@@ -253,6 +266,11 @@ RONDO_FN void rondo_words_load(const uint32_t *from, uint32_t *words)
 {
     for (int i = 0; i < 4; i++)
         words[i] = rondo_word_load(from + i);
+}
+RONDO_FN void rondo_word_pair_store(uint32_t *to, uint32_t first, uint32_t second)
+{
+    rondo_word_store(to, first);
+    rondo_word_store(to + 1, second);
 }
 RONDO_FN uint32_t rondo_word_exchange(uint32_t *at, uint32_t v)
 {

@@ -7,10 +7,10 @@
 /* What follows may load, but must look at run.dead before it sends: a lane that is stopped must be left alone. The look
  * is late on purpose, so that the lane's words and the first payload are loaded at the same time.
  *
- * Thread 0 marks the channel with a number of this launch's own. Two launches that run at the same time are found out by
- * the one that sees the other's mark: at its start, or, if both started within the same few hundred ns, by the one whose
- * mark is gone when it has waited for long (rondo_wait_look). An atomic exchange would leave no such gap, but costs
- * 0.3 us in every launch (measured on H200: 1 KiB on two GPUs took 1.94 instead of 1.61 us). */
+ * A launch that waits for long, or has much to do, marks its channels with where it runs. Two launches that run at the same
+ * time cannot both make progress; they are found out by the one that sees the other's mark, at its start or in a long
+ * wait (rondo_wait_look). Marking at the start of every launch would cost 0.1 us, by an atomic exchange 0.3 us (1 KiB on
+ * two H200s, docs/decisions/0003). */
 RONDO_FN struct rondo_run rondo_launch_begin(const struct rondo_lane_args *lane, const struct rondo_work *work)
 {
     struct rondo_channel *channel = &lane->channels[rondo_block()];
@@ -19,17 +19,20 @@ RONDO_FN struct rondo_run rondo_launch_begin(const struct rondo_lane_args *lane,
     rondo_launch_early();
     rondo_launch_wait();
     rondo_words_load(&channel->epoch, words);
-    if (rondo_thread() == 0) {
-        rondo_block_mark = rondo_tick();
-        rondo_word_store(&channel->busy, rondo_block_mark);
-    }
     run.lane = lane;
     run.work = work;
     run.base = 0;
     run.epoch = words[0];
-    run.dead = words[1] != 0;
-    run.overlapped = words[2] != 0;
+    run.overlapped = words[1] != 0;
+    run.dead = words[2] != 0;
     return run;
+}
+
+/* The mark of a launch that has much to do; behind the first loads. */
+RONDO_FN void rondo_launch_mark(const struct rondo_lane_args *lane)
+{
+    if (rondo_thread() == 0)
+        rondo_word_store(&lane->channels[rondo_block()].busy, rondo_place());
 }
 
 /* To be called once the first lines are on their way, or were not sent as the lane is stopped. */
@@ -47,9 +50,7 @@ RONDO_FN void rondo_launch_end(const struct rondo_run *run, uint32_t steps)
     rondo_barrier(); /* all threads have read the epoch, and are done */
     for (unsigned c = rondo_block() + rondo_blocks() * rondo_thread(); c < RONDO_MAX_CHANNELS;
          c += rondo_blocks() * rondo_threads())
-        rondo_word_store(&lane->channels[c].epoch, run->epoch + steps);
-    if (rondo_thread() == 0)
-        rondo_word_store(&lane->channels[rondo_block()].busy, 0);
+        rondo_word_pair_store(&lane->channels[c].epoch, run->epoch + steps, 0);
 }
 
 #endif

@@ -93,13 +93,6 @@ RONDO_FN unsigned rondo_slot(unsigned sender, unsigned receiver)
     return sender < receiver ? sender : sender - 1;
 }
 
-/* The number with which thread 0 marked the block's channel as busy. */
-#ifdef __CUDACC__
-RONDO_SHARED uint32_t rondo_block_mark;
-#else
-static RONDO_SHARED uint32_t rondo_block_mark;
-#endif
-
 /* Writes the first report of a lane, and stops the lane. `work` may be NULL. */
 RONDO_CALL void rondo_give_up(const struct rondo_lane_args *lane, const struct rondo_work *work, uint32_t epoch,
                               uint32_t kind, unsigned peer)
@@ -132,9 +125,11 @@ RONDO_CALL uint64_t rondo_wait_look(const struct rondo_lane_args *lane, const st
 {
     uint32_t words[4];
     rondo_words_load(&lane->channels[rondo_block()].epoch, words);
-    if (words[1])
+    if (words[2])
         return RONDO_WAIT_OVER;
-    if (words[2] != rondo_block_mark) {
+    if (words[1] == 0) {
+        rondo_word_store(&lane->channels[rondo_block()].busy, rondo_place());
+    } else if (words[1] != rondo_place()) {
         rondo_give_up(lane, work, epoch, RONDO_REPORT_OVERLAP, lane->rank);
         return RONDO_WAIT_OVER;
     }
@@ -151,24 +146,6 @@ RONDO_CALL uint64_t rondo_wait_look(const struct rondo_lane_args *lane, const st
         return since;
     rondo_give_up(lane, work, epoch, RONDO_REPORT_TIMEOUT, peer);
     return RONDO_WAIT_OVER;
-}
-
-/* Polls until the line is not empty. */
-RONDO_FN struct rondo_line rondo_line_wait(struct rondo_run *run, const void *at, unsigned peer)
-{
-    uint64_t since = 0;
-    struct rondo_line line = rondo_line_empty();
-    for (unsigned spins = 1; !run->dead; spins++) {
-        line = rondo_line_load(at);
-        if (!rondo_line_is_empty(line))
-            break;
-        rondo_pause(spins);
-        if (spins % RONDO_SPINS_PER_LOOK == 0) {
-            since = rondo_wait_look(run->lane, run->work, run->epoch, peer, since, spins);
-            run->dead = since == RONDO_WAIT_OVER;
-        }
-    }
-    return line;
 }
 
 /* The payload that a mark stands for. A wait that is given up here shows in the thread's next wait. */
@@ -214,15 +191,33 @@ RONDO_FN struct rondo_line rondo_look(const struct rondo_run *run, uint32_t line
     return rondo_line_load(rondo_mailbox_line(run->lane->mailbox, run->base + line));
 }
 
+/* What to do about a line that was empty, or the mark, at the first look. */
+RONDO_FN struct rondo_line rondo_line_wait(struct rondo_run *run, const void *at, uint32_t line_number, unsigned peer,
+                                           struct rondo_line line)
+{
+    uint64_t since = 0;
+    for (unsigned spins = 1; rondo_line_is_empty(line) && !run->dead; spins++) {
+        line = rondo_line_load(at);
+        if (!rondo_line_is_empty(line))
+            break;
+        rondo_pause(spins);
+        if (spins % RONDO_SPINS_PER_LOOK == 0) {
+            since = rondo_wait_look(run->lane, run->work, run->epoch, peer, since, spins);
+            run->dead = since == RONDO_WAIT_OVER;
+        }
+    }
+    if (rondo_line_is_special(line) && !run->dead)
+        line = rondo_line_unescape(run->lane, run->work, run->epoch, peer,
+                                   rondo_mailbox_escape(run->lane, run->lane->mailbox, line_number));
+    return line;
+}
+
 /* The payload that `peer` sent in a line, waiting for it if the first look found nothing; empties the line. */
 RONDO_FN struct rondo_line rondo_pull(struct rondo_run *run, unsigned peer, uint32_t line, struct rondo_line looked)
 {
     void *at = rondo_mailbox_line(run->lane->mailbox, run->base + line);
-    if (rondo_line_is_empty(looked))
-        looked = rondo_line_wait(run, at, peer);
     if (rondo_line_is_special(looked))
-        looked = rondo_line_unescape(run->lane, run->work, run->epoch, peer,
-                                     rondo_mailbox_escape(run->lane, run->lane->mailbox, run->base + line));
+        looked = rondo_line_wait(run, at, run->base + line, peer, looked);
     rondo_line_store(at, rondo_line_empty());
     return looked;
 }

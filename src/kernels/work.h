@@ -24,8 +24,8 @@ enum rondo_algo {
  * launch, whatever number of channels the launch used. */
 struct rondo_channel {
     uint32_t epoch; /* steps that the lane has run; its parity says which half of the mailbox is next. Wraps freely */
+    uint32_t busy;  /* where the block runs that is running, once it has waited for long or has much to do; 0: none */
     uint32_t stop;  /* not 0: the comm is gone or has failed; a kernel that sees it touches nothing else. Host, kernels */
-    uint32_t busy;  /* mark of the launch whose block is running, 0: none. Found set at a start: two launches overlap */
     uint32_t claim; /* channel 0 only: set by the block that writes the lane's report */
 };
 

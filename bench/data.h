@@ -1,0 +1,36 @@
+/* What the ranks reduce, and what must come out.
+ *
+ * Inputs differ by rank and element and are small integers, chosen so that the result is exact in the type, in whatever order and
+ * precision (from the type's own upwards) a library reduces: a wrong bit is an error, not rounding. Averages of floats over a number
+ * of ranks that is no power of two are the exception, and have a tolerance.
+ * The data repeat after a prime number of elements, so that results can be compared at the speed of memory and data that
+ * went to a wrong place are noticed. */
+#ifndef RONDO_BENCH_DATA_H
+#define RONDO_BENCH_DATA_H
+
+#include "rondo/rondo.h"
+
+#include <stddef.h>
+
+enum {
+    DATA_PERIOD = 4099,
+    DATA_POISON = 0x77, /* fills receive buffers: no expected value of any type has only these bytes */
+};
+
+struct data {
+    rondoDataType_t type;
+    rondoRedOp_t redop;
+    int nranks;
+    size_t shift; /* tells the buffers of a group apart */
+};
+
+/* The first `count` elements of what the rank gives. */
+void data_input(const struct data *data, int rank, void *to, size_t count);
+
+/* How many of the `count` elements are not the reduction. `worst`, if not NULL, is set to the first of them. */
+size_t data_wrong(const struct data *data, const void *result, size_t count, size_t *first);
+
+/* Element `index` of the reduction. */
+double data_expected(const struct data *data, size_t index);
+
+#endif

@@ -1,0 +1,91 @@
+#include "library.h"
+
+#include "rondo/host.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+static void describe_version(struct bench_lib *lib)
+{
+    int code = 0;
+    lib->get_version(&code);
+    snprintf(lib->version, sizeof lib->version, "%d.%d.%d", code / 10000, code / 100 % 100, code % 100);
+}
+
+void library_rondo(struct bench_lib *lib)
+{
+    *lib = (struct bench_lib){
+        .name = "rondo",
+        .get_version = rondoGetVersion,
+        .get_unique_id = rondoGetUniqueId,
+        .comm_init_rank = rondoCommInitRank,
+        .comm_destroy = rondoCommDestroy,
+        .comm_get_async_error = rondoCommGetAsyncError,
+        .all_reduce = rondoAllReduce,
+        .group_start = rondoGroupStart,
+        .group_end = rondoGroupEnd,
+        .get_error_string = rondoGetErrorString,
+        .get_last_error = rondoGetLastError,
+    };
+    describe_version(lib);
+}
+
+/* "/usr/lib/libnccl.so.2" is called nccl. */
+static void name_after(struct bench_lib *lib, const char *path)
+{
+    const char *base = strrchr(path, '/');
+    base = base ? base + 1 : path;
+    if (strncmp(base, "lib", 3) == 0)
+        base += 3;
+    snprintf(lib->name, sizeof lib->name, "%s", base);
+    char *end = strstr(lib->name, ".so");
+    if (end)
+        *end = '\0';
+}
+
+/* Host streams are objects of the librondo that made them: only a library that uses this very one can take them. */
+static int takes_host_streams(void *handle)
+{
+    return dlsym(handle, "rondoHostStreamCreate") == dlsym(RTLD_DEFAULT, "rondoHostStreamCreate");
+}
+
+int library_load(struct bench_lib *lib, const char *path, const char *device, char *text, size_t room)
+{
+    *lib = (struct bench_lib){.name = ""};
+    name_after(lib, path);
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!handle) {
+        snprintf(text, room, "--lib %s: %s", path, dlerror());
+        return -1;
+    }
+    const struct {
+        const char *name;
+        void *function;
+    } symbols[] = {
+        {"ncclGetVersion", &lib->get_version},
+        {"ncclGetUniqueId", &lib->get_unique_id},
+        {"ncclCommInitRank", &lib->comm_init_rank},
+        {"ncclCommDestroy", &lib->comm_destroy},
+        {"ncclCommGetAsyncError", &lib->comm_get_async_error},
+        {"ncclAllReduce", &lib->all_reduce},
+        {"ncclGroupStart", &lib->group_start},
+        {"ncclGroupEnd", &lib->group_end},
+        {"ncclGetErrorString", &lib->get_error_string},
+        {"ncclGetLastError", &lib->get_last_error},
+    };
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+        void *symbol = dlsym(handle, symbols[i].name);
+        if (!symbol) {
+            snprintf(text, room, "--lib %s: it has no %s, so it is no library with NCCL's API", path, symbols[i].name);
+            return -1;
+        }
+        memcpy(symbols[i].function, &symbol, sizeof symbol);
+    }
+    if (strcmp(device, "host") == 0 && !takes_host_streams(handle)) {
+        snprintf(text, room, "--lib %s: it runs on GPUs; on the host device only Rondo can be measured", path);
+        return -1;
+    }
+    describe_version(lib);
+    return 0; /* never closed: NCCL has threads of its own */
+}
