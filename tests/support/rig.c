@@ -1,0 +1,114 @@
+#include "support/rig.h"
+
+#include "bench/data.h"
+#include "bench/number.h"
+#include "common/arena.h"
+#include "device/anchor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct shared {
+    rondoUniqueId ids[RIG_IDS];
+    char scratch[RIG_SCRATCH];
+};
+
+struct start {
+    const struct rig_options *options;
+    rig_body body;
+};
+
+int rig_ranks(int wanted)
+{
+    if (strcmp(machine_find(NULL)->name, "host") == 0)
+        return wanted;
+    const char *gpus = getenv("RONDO_TEST_GPUS"); /* counting them here would start CUDA before the ranks fork */
+    int have = gpus ? atoi(gpus) : 2;
+    return wanted < have ? wanted : have;
+}
+
+static int clean(struct rig *rig)
+{
+    if (!rig->alone)
+        return 0;
+    RIG_CHECK(rondo_arena_total_bytes() == 0, "%zu bytes left in arenas", rondo_arena_total_bytes());
+    rondo_anchor_reap();
+    RIG_CHECK(rondo_anchor_count() == 0, "%u anchors left", rondo_anchor_count());
+    return 0;
+}
+
+static int start(struct procs *procs, int rank, void *argument)
+{
+    const struct start *s = argument;
+    struct shared *shared = procs_shared(procs);
+    struct rig rig_ = {.machine = machine_find(NULL), .procs = procs, .rank = rank, .ranks = s->options->ranks};
+    struct rig *rig = &rig_;
+    rig->alone = s->options->layout == RIG_PROCESSES;
+    rig->ids = shared->ids;
+    rig->scratch = shared->scratch;
+    if (rank == 0)
+        for (int i = 0; i < RIG_IDS; i++)
+            RIG_OK(rondoGetUniqueId(&rig->ids[i]));
+    RIG_CHECK(procs_barrier(procs) == 0, "a rank is missing");
+    rig->machine->set_device(rank);
+    RIG_OK(rondoCommInitRank(&rig->comm, rig->ranks, rig->ids[0], rank));
+    rig->stream = rig->machine->stream_create(MACHINE_STREAM_NONBLOCKING);
+    int failed = s->body(rig);
+    if (failed)
+        return failed;
+    if (!s->options->keep_comm)
+        RIG_OK(rondoCommDestroy(rig->comm));
+    rig->machine->stream_destroy(rig->stream);
+    return s->options->may_fail ? 0 : clean(rig);
+}
+
+int rig_run(const struct rig_options *options, rig_body body)
+{
+    const struct procs_options how = {
+        .nranks = options->ranks,
+        .ranks_per_process = options->layout == RIG_PROCESSES ? 1
+                             : options->layout == RIG_PAIRS   ? 2
+                                                              : options->ranks,
+        .time_limit_ms = 200000,
+        .grace_ms = options->may_fail ? -1 : 2000,
+        .shared_bytes = sizeof(struct shared),
+    };
+    struct start s = {options, body};
+    struct procs_outcome outcomes[PROCS_MAX_RANKS];
+    struct procs *procs = procs_create(&how);
+    if (!procs)
+        return options->ranks;
+    int failed = procs_run(procs, start, &s, outcomes);
+    for (int r = 0; r < options->ranks && failed && !options->may_fail; r++) {
+        char text[128];
+        procs_describe(&outcomes[r], text, sizeof text);
+        fprintf(stderr, "rank %d %s\n", r, text);
+    }
+    if (options->scratch_copy)
+        memcpy(options->scratch_copy, ((struct shared *)procs_shared(procs))->scratch, RIG_SCRATCH);
+    procs_destroy(procs);
+    return failed;
+}
+
+void rig_input(const struct rig *rig, void *device, size_t count, rondoDataType_t type, rondoRedOp_t op)
+{
+    const struct data data = {type, op, rig->ranks, 0};
+    const size_t bytes = count * (size_t)number_types[type].bytes;
+    void *host = malloc(bytes + 1);
+    data_input(&data, rig->rank, host, count);
+    rig->machine->upload(device, host, bytes);
+    free(host);
+}
+
+size_t rig_wrong(const struct rig *rig, const void *device, size_t count, rondoDataType_t type, rondoRedOp_t op)
+{
+    const struct data data = {type, op, rig->ranks, 0};
+    const size_t bytes = count * (size_t)number_types[type].bytes;
+    void *host = malloc(bytes + 1);
+    size_t first;
+    rig->machine->download(host, device, bytes);
+    size_t wrong = data_wrong(&data, host, count, &first);
+    free(host);
+    return wrong;
+}

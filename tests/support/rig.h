@@ -1,0 +1,61 @@
+/* A rank with a comm, a stream and buffers, on whichever device this machine has: what tests of whole ops start from. */
+#ifndef RONDO_TESTS_RIG_H
+#define RONDO_TESTS_RIG_H
+
+#include "rondo/rondo.h"
+
+#include "harness/machine.h"
+#include "harness/procs.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct rig {
+    const struct machine *machine;
+    struct procs *procs;
+    int rank, ranks;
+    bool alone; /* the only rank of its process */
+    rondoUniqueId *ids; /* shared by all ranks; ids[0] was used for `comm` */
+    char *scratch;      /* shared by all ranks, RIG_SCRATCH bytes, zero at first */
+    rondoComm_t comm;
+    struct CUstream_st *stream;
+};
+
+enum { RIG_SCRATCH = 1 << 20, RIG_IDS = 8 };
+
+/* 0: passed. */
+typedef int (*rig_body)(struct rig *rig);
+
+enum rig_layout { RIG_PROCESSES, RIG_THREADS, RIG_PAIRS };
+
+struct rig_options {
+    int ranks;
+    enum rig_layout layout;
+    bool keep_comm;     /* the body destroys or aborts it */
+    bool may_fail;      /* ranks may end in any way: the body reports through scratch */
+    char *scratch_copy; /* RIG_SCRATCH bytes, or NULL: what was in scratch at the end */
+};
+
+/* Runs the body on all ranks. How many failed; 60 s at most. */
+int rig_run(const struct rig_options *options, rig_body body);
+
+/* The most ranks that tests should use on this machine, at most `wanted`. */
+int rig_ranks(int wanted);
+
+/* Prints and counts as a failure. */
+#define RIG_CHECK(condition, ...)                                                                                      \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d rank %d: %s: ", __FILE__, __LINE__, rig->rank, #condition);                         \
+            fprintf(stderr, __VA_ARGS__);                                                                              \
+            fprintf(stderr, " (%s)\n", rondoGetLastError(NULL));                                                       \
+            return 1;                                                                                                  \
+        }                                                                                                              \
+    } while (0)
+#define RIG_OK(call) RIG_CHECK((call) == rondoSuccess, "failed")
+
+/* Fills a send buffer with a rank's data, and counts the wrong elements of a result; see bench/data.h. */
+void rig_input(const struct rig *rig, void *device, size_t count, rondoDataType_t type, rondoRedOp_t op);
+size_t rig_wrong(const struct rig *rig, const void *device, size_t count, rondoDataType_t type, rondoRedOp_t op);
+
+#endif
