@@ -7,9 +7,9 @@
 #include <string.h>
 
 enum {
-    TERM_LIMIT = 15,     /* largest summand */
-    RANGE_LIMIT = 100,   /* largest value of max and min */
-    FACTORS_OF_TWO = 6,  /* in a product: 64 is exact in every type, and so is every partial product */
+    TERM_LIMIT = 15,    /* largest summand */
+    RANGE_LIMIT = 100,  /* largest value of max and min */
+    FACTORS_OF_TWO = 6, /* in a product: 64 is exact in every type, and so is every partial product */
 };
 
 static uint32_t scramble(uint32_t rank, uint32_t index)
@@ -36,7 +36,8 @@ static int input(const struct data *data, int rank, size_t index)
     const struct number_type *type = &number_types[data->type];
     uint32_t place = (uint32_t)((index + data->shift) % DATA_PERIOD);
     uint32_t hash = scramble((uint32_t)rank, place);
-    uint32_t turn = ((uint32_t)rank + place) % (uint32_t)data->nranks; /* so that each element has other ranks of its own */
+    uint32_t turn =
+        ((uint32_t)rank + place) % (uint32_t)data->nranks; /* so that each element has other ranks of its own */
     switch ((int)data->redop) {
     case rondoProd:
         return (turn < FACTORS_OF_TWO ? 1 << (hash & 1) : 1) * (type->is_signed && hash & 2 ? -1 : 1);

@@ -66,10 +66,10 @@ static double decode_narrow(const struct number_type *type, uint32_t bits)
     return sign * ldexp(mantissa + (1u << type->mantissa_bits), exponent - bias - type->mantissa_bits);
 }
 
-#define STORE(ctype)                                                                                                   \
-    do {                                                                                                               \
-        ctype stored = (ctype)value;                                                                                   \
-        memcpy(to, &stored, sizeof stored);                                                                            \
+#define STORE(ctype)                        \
+    do {                                    \
+        ctype stored = (ctype)value;        \
+        memcpy(to, &stored, sizeof stored); \
     } while (0)
 
 void number_encode(rondoDataType_t type, double value, void *to)
@@ -109,11 +109,11 @@ void number_encode(rondoDataType_t type, double value, void *to)
     }
 }
 
-#define LOAD(ctype)                                                                                                    \
-    do {                                                                                                               \
-        ctype stored;                                                                                                  \
-        memcpy(&stored, from, sizeof stored);                                                                          \
-        return (double)stored;                                                                                         \
+#define LOAD(ctype)                           \
+    do {                                      \
+        ctype stored;                         \
+        memcpy(&stored, from, sizeof stored); \
+        return (double)stored;                \
     } while (0)
 
 double number_decode(rondoDataType_t type, const void *from)

@@ -32,30 +32,18 @@ enum {
 
 /* nccl-tests' long names too, where the meaning is the same. */
 static const struct option names[] = {
-    {"minbytes", required_argument, NULL, 'b'},
-    {"maxbytes", required_argument, NULL, 'e'},
-    {"stepfactor", required_argument, NULL, 'f'},
-    {"stepbytes", required_argument, NULL, 'i'},
-    {"iters", required_argument, NULL, 'n'},
-    {"warmup_iters", required_argument, NULL, 'w'},
-    {"check", required_argument, NULL, 'c'},
-    {"ngpus", required_argument, NULL, 'g'},
-    {"datatype", required_argument, NULL, 'd'},
-    {"redop", required_argument, NULL, 'o'},
-    {"op", required_argument, NULL, KEY_OP},
-    {"procs", no_argument, NULL, KEY_PROCS},
-    {"threads", no_argument, NULL, KEY_THREADS},
-    {"device", required_argument, NULL, KEY_DEVICE},
-    {"group", required_argument, NULL, KEY_GROUP},
-    {"inplace", no_argument, NULL, KEY_INPLACE},
-    {"compute", required_argument, NULL, KEY_COMPUTE},
-    {"lib", required_argument, NULL, KEY_LIB},
-    {"json", required_argument, NULL, KEY_JSON},
-    {"csv", required_argument, NULL, KEY_CSV},
-    {"svg", required_argument, NULL, KEY_SVG},
-    {"help", no_argument, NULL, KEY_HELP},
-    {"version", no_argument, NULL, KEY_VERSION},
-    {NULL, 0, NULL, 0},
+    {"minbytes", required_argument, NULL, 'b'},        {"maxbytes", required_argument, NULL, 'e'},
+    {"stepfactor", required_argument, NULL, 'f'},      {"stepbytes", required_argument, NULL, 'i'},
+    {"iters", required_argument, NULL, 'n'},           {"warmup_iters", required_argument, NULL, 'w'},
+    {"check", required_argument, NULL, 'c'},           {"ngpus", required_argument, NULL, 'g'},
+    {"datatype", required_argument, NULL, 'd'},        {"redop", required_argument, NULL, 'o'},
+    {"op", required_argument, NULL, KEY_OP},           {"procs", no_argument, NULL, KEY_PROCS},
+    {"threads", no_argument, NULL, KEY_THREADS},       {"device", required_argument, NULL, KEY_DEVICE},
+    {"group", required_argument, NULL, KEY_GROUP},     {"inplace", no_argument, NULL, KEY_INPLACE},
+    {"compute", required_argument, NULL, KEY_COMPUTE}, {"lib", required_argument, NULL, KEY_LIB},
+    {"json", required_argument, NULL, KEY_JSON},       {"csv", required_argument, NULL, KEY_CSV},
+    {"svg", required_argument, NULL, KEY_SVG},         {"help", no_argument, NULL, KEY_HELP},
+    {"version", no_argument, NULL, KEY_VERSION},       {NULL, 0, NULL, 0},
 };
 
 /* What is being parsed, for messages. */
@@ -136,17 +124,13 @@ static unsigned parse_list(struct parse *parse, const char *text, const char *(*
     for (const char *at = text;; at++) {
         size_t length = strcspn(at, ",");
         snprintf(one, sizeof one, "%.*s", (int)(length < sizeof one ? length : sizeof one - 1), at);
-        unsigned before = chosen;
-        for (int i = 0; name(i); i++)
-            if (strcmp(one, name(i)) == 0 || strcmp(one, "all") == 0)
-                chosen |= 1u << i;
-        if (chosen == before && length == strlen(one) && before) {
-            int known = 0; /* named twice */
-            for (int i = 0; name(i); i++)
-                known |= strcmp(one, name(i)) == 0;
-            before = known ? 0 : before;
+        int known = 0;
+        for (int i = 0; name(i); i++) {
+            int meant = length < sizeof one && (strcmp(one, name(i)) == 0 || strcmp(one, "all") == 0);
+            chosen |= meant ? 1u << i : 0;
+            known |= meant;
         }
-        if (chosen == before) {
+        if (!known) {
             char list[256] = "";
             for (int i = 0; name(i); i++)
                 snprintf(list + strlen(list), sizeof list - strlen(list), "%s ", name(i));

@@ -14,14 +14,14 @@ struct bench_options {
     int iterations; /* eager; 0: none */
     int warmup;
     int check;
-    int nranks;      /* 0: the device's default */
-    unsigned types;  /* bits by rondoDataType_t */
-    unsigned redops; /* bits by rondoRedOp_t */
-    unsigned ops;    /* bits by row of bench_ops */
-    int threads;     /* 1: ranks are threads of one process */
-    const char *device;  /* NULL: chosen as the library does */
-    int ops_per_graph;   /* 0: by size */
-    int replays;         /* -1: by size; 0: none */
+    int nranks;         /* 0: the device's default */
+    unsigned types;     /* bits by rondoDataType_t */
+    unsigned redops;    /* bits by rondoRedOp_t */
+    unsigned ops;       /* bits by row of bench_ops */
+    int threads;        /* 1: ranks are threads of one process */
+    const char *device; /* NULL: chosen as the library does */
+    int ops_per_graph;  /* 0: by size */
+    int replays;        /* -1: by size; 0: none */
     int group;
     int in_place;
     double compute_us; /* 0: none */

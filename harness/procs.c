@@ -275,13 +275,12 @@ int procs_barrier(struct procs *procs)
         atomic_fetch_add(&common->generation, 1);
         return 0;
     }
-    for (int turn = 0; atomic_load(&common->generation) == generation; turn++) {
+    int turn = 0;
+    while (atomic_load(&common->generation) == generation) {
         if (atomic_load(&common->failures) > 0 && atomic_load(&common->generation) == generation)
             return -1;
-        if (turn < INT32_MAX - 1)
-            pause_for(procs, turn);
-        else
-            turn = procs->spins + 2000;
+        pause_for(procs, turn);
+        turn += turn < INT32_MAX;
     }
     return 0;
 }
