@@ -144,7 +144,7 @@ static void verify(struct bench_rank *rank, const struct bench_case *what, struc
         rank->machine->download(rank->staging, rank->recv + (size_t)i * what->stride, what->bytes);
         size_t bad = data_wrong(&data, rank->staging, what->count, &first);
         if (bad && wrong == 0)
-            fprintf(stderr, "rondo-perf: rank %d: %s %s %s %s, %zu bytes, %s: element %zu is %g, not %g\n", rank->rank,
+            fprintf(stderr, "rondo-perf: rank %d: %s %s %s %s, %zu bytes, %s: element %zu is %.17g, not %.17g\n", rank->rank,
                     what->lib->name, what->op->name, number_types[data.type].name, bench_redops[data.redop],
                     what->bytes, result->mode, first,
                     number_decode(data.type, rank->staging + first * (size_t)number_types[data.type].bytes),

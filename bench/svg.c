@@ -27,6 +27,7 @@ struct plot {
     double y_min, y_max;                           /* log10 of microseconds */
     const struct bench_result *series[MAX_SERIES]; /* the first result of each */
     int series_count;
+    int ops, types, redops; /* 1: they differ among the series */
 };
 
 static int belongs(const struct plot *plot, const struct bench_result *result)
@@ -80,6 +81,9 @@ static int survey(struct plot *plot)
             continue;
         if (!known)
             plot->series[plot->series_count++] = result;
+        plot->ops |= result->op != plot->series[0]->op;
+        plot->types |= result->type != plot->series[0]->type;
+        plot->redops |= result->redop != plot->series[0]->redop;
         points++;
         least_bytes = fmin(least_bytes, (double)result->bytes);
         most_bytes = fmax(most_bytes, (double)result->bytes);
@@ -120,10 +124,12 @@ static void draw_title(const struct plot *plot)
     const struct bench_result *first = plot->series[0];
     const struct bench_options *options = plot->report->options;
     char text[256];
-    snprintf(text, sizeof text, "%s, %d ranks, device %s: latency %s", first->op, first->ranks, first->device,
-             strcmp(plot->mode, "graph") == 0 ? "in graph replays" : "of eager ops");
+    snprintf(text, sizeof text, "%s, %d ranks, device %s: latency %s", plot->ops ? "collectives" : first->op,
+             first->ranks, first->device, strcmp(plot->mode, "graph") == 0 ? "in graph replays" : "of eager ops");
     draw_text(plot, LEFT, 32, 20, "start", text);
-    int used = snprintf(text, sizeof text, "%s %s, mean of the slowest rank", first->type, first->redop);
+    int used = snprintf(text, sizeof text, "%s%s%s%smean of the slowest rank", plot->types ? "" : first->type,
+                        plot->types || plot->redops ? "" : " ", plot->redops ? "" : first->redop,
+                        plot->types && plot->redops ? "" : ", ");
     if (options->group > 1)
         used += snprintf(text + used, sizeof text - (size_t)used, ", groups of %d calls", options->group);
     if (options->compute_us > 0)
@@ -166,17 +172,20 @@ static void draw_y_axis(const struct plot *plot)
     fprintf(plot->file, "</g>\n");
 }
 
-static const char *color_of(int series)
+/* A series' color, and dashes once the colors are used up. */
+static void set_stroke(const struct plot *plot, int series)
 {
-    return colors[series % (int)(sizeof colors / sizeof *colors)];
+    int count = (int)(sizeof colors / sizeof *colors);
+    fprintf(plot->file, "stroke=\"%s\" stroke-width=\"2.5\"%s", colors[series % count],
+            series >= count ? " stroke-dasharray=\"6 3\"" : "");
 }
 
 static void draw_series(const struct plot *plot, int series)
 {
     const struct report *report = plot->report;
-    const char *dashes = series >= (int)(sizeof colors / sizeof *colors) ? " stroke-dasharray=\"7 4\"" : "";
-    fprintf(plot->file, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2.5\"%s points=\"", color_of(series),
-            dashes);
+    fprintf(plot->file, "<polyline fill=\"none\" ");
+    set_stroke(plot, series);
+    fprintf(plot->file, " points=\"");
     for (int dots = 0; dots < 2; dots++) {
         for (size_t i = 0; i < report->result_count; i++) {
             const struct bench_result *result = &report->results[i];
@@ -185,7 +194,8 @@ static void draw_series(const struct plot *plot, int series)
             double x = x_of(plot, (double)result->bytes);
             double y = y_of(plot, result->times.us);
             if (dots)
-                fprintf(plot->file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\"/>\n", x, y, color_of(series));
+                fprintf(plot->file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\"/>\n", x, y,
+                        colors[series % (int)(sizeof colors / sizeof *colors)]);
             else
                 fprintf(plot->file, "%.1f,%.1f ", x, y);
         }
@@ -196,14 +206,7 @@ static void draw_series(const struct plot *plot, int series)
 /* In the upper left corner, where latency curves are not. */
 static void draw_legend(const struct plot *plot)
 {
-    const struct bench_result *first = plot->series[0];
-    int ops = 0, types = 0, redops = 0;
-    for (int s = 0; s < plot->series_count; s++) {
-        ops |= plot->series[s]->op != first->op;
-        types |= plot->series[s]->type != first->type;
-        redops |= plot->series[s]->redop != first->redop;
-    }
-    int width = 170 + 90 * (ops + types + redops);
+    int width = 170 + 80 * (plot->ops + plot->types + plot->redops);
     fprintf(plot->file,
             "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"white\" fill-opacity=\"0.85\" "
             "stroke=\"#cccccc\"/>\n",
@@ -212,11 +215,12 @@ static void draw_legend(const struct plot *plot)
         const struct bench_result *result = plot->series[s];
         char text[160];
         double y = TOP + 26 + s * LEGEND_ROW;
-        snprintf(text, sizeof text, "%s %s%s%s%s%s%s%s", result->lib, result->version, ops ? " " : "",
-                 ops ? result->op : "", types ? " " : "", types ? result->type : "", redops ? " " : "",
-                 redops ? result->redop : "");
-        fprintf(plot->file, "<rect x=\"%d\" y=\"%.1f\" width=\"22\" height=\"4\" fill=\"%s\"/>\n", LEFT + 22, y - 2,
-                color_of(s));
+        snprintf(text, sizeof text, "%s %s%s%s%s%s%s%s", result->lib, result->version, plot->ops ? " " : "",
+                 plot->ops ? result->op : "", plot->types ? " " : "", plot->types ? result->type : "",
+                 plot->redops ? " " : "", plot->redops ? result->redop : "");
+        fprintf(plot->file, "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" ", LEFT + 20, y, LEFT + 46, y);
+        set_stroke(plot, s);
+        fprintf(plot->file, "/>\n");
         draw_text(plot, LEFT + 54, y + 5, 14, "start", text);
     }
 }

@@ -83,7 +83,7 @@ Test(replay, repeats_captures_of_every_mode)
 {
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(3)}, capture_modes), 0);
     /* one thread captures in global mode while another calls what that mode forbids: that is CUDA's rule, not ours */
-    if (strcmp(machine_find(NULL)->name, "host") == 0)
+    if (rig_on_host())
         cr_assert_eq(rig_run(&(struct rig_options){.ranks = 3, .layout = RIG_THREADS}, capture_modes), 0);
 }
 
@@ -92,7 +92,7 @@ Test(replay, repeats_captures_of_every_mode)
 static int soak_rounds(void)
 {
     const char *asked = getenv("RONDO_TEST_SOAK");
-    return asked ? atoi(asked) : strcmp(machine_find(NULL)->name, "host") == 0 ? 4000 : 20000;
+    return asked ? atoi(asked) : rig_on_host() ? 4000 : 20000;
 }
 
 /* Graphs of several sizes and eager ops of several sizes, drawn alike on all ranks; replays on one stream, eager ops on

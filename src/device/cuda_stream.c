@@ -38,17 +38,10 @@ static void load_libraries(void)
 
 static rondoResult_t find_kernel(unsigned number, CUfunction *function)
 {
-    const char *name = rondo_kernel_name(number);
-    for (int unit = 0; unit < UNITS; unit++) {
-        CUkernel kernel;
-        CUresult error = rondo_cuda.cuLibraryGetKernel(&kernel, libraries[unit], name);
-        if (error == CUDA_ERROR_NOT_FOUND)
-            continue;
-        if (error == CUDA_SUCCESS)
-            error = rondo_cuda.cuKernelGetFunction(function, kernel); /* loads it into the current context */
-        return error == CUDA_SUCCESS ? rondoSuccess : rondo_cuda_failed(error, name);
-    }
-    return rondo_fail(rondoInternalError, "there is no kernel %s for this GPU", name);
+    CUkernel kernel;
+    RONDO_CU(cuLibraryGetKernel(&kernel, libraries[rondo_kernel_unit(number)], rondo_kernel_name(number)));
+    RONDO_CU(cuKernelGetFunction(function, kernel)); /* loads it into the current context */
+    return rondoSuccess;
 }
 
 rondoResult_t rondo_cuda_kernel(struct rondo_device *device, unsigned number, const struct rondo_kernel **kernel)

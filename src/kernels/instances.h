@@ -35,4 +35,7 @@ static inline unsigned rondo_kernel_single(unsigned algo, unsigned dtype, unsign
 /* The kernel's name, as profilers show it. */
 const char *rondo_kernel_name(unsigned number);
 
+/* The part of the list that it is in: RONDO_UNIT of the compilation that it comes from. */
+unsigned rondo_kernel_unit(unsigned number);
+
 #endif

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct shared {
     rondoUniqueId ids[RIG_IDS];
@@ -19,13 +20,31 @@ struct start {
     rig_body body;
 };
 
+/* GPUs of this machine, told without CUDA: ranks are forked, and CUDA does not survive a fork. */
+static int gpus(void)
+{
+    int count = 0;
+    char path[32];
+    const char *device = getenv("RONDO_DEVICE");
+#ifdef RONDO_WITH_CUDA
+    if (!device || strcmp(device, "host"))
+        while (snprintf(path, sizeof path, "/dev/nvidia%d", count), access(path, F_OK) == 0)
+            count++;
+#endif
+    (void)device;
+    (void)path;
+    return count;
+}
+
+bool rig_on_host(void)
+{
+    return gpus() == 0;
+}
+
 int rig_ranks(int wanted)
 {
-    if (strcmp(machine_find(NULL)->name, "host") == 0)
-        return wanted;
-    const char *gpus = getenv("RONDO_TEST_GPUS"); /* counting them here would start CUDA before the ranks fork */
-    int have = gpus ? atoi(gpus) : 2;
-    return wanted < have ? wanted : have;
+    const int have = gpus();
+    return have && have < wanted ? have : wanted;
 }
 
 static int clean(struct rig *rig)

@@ -42,6 +42,9 @@ int rig_run(const struct rig_options *options, rig_body body);
 /* The most ranks that tests should use on this machine, at most `wanted`. */
 int rig_ranks(int wanted);
 
+/* Whether tests run on the host device. Callable before the ranks fork, as machine_find is not. */
+bool rig_on_host(void);
+
 /* Prints and counts as a failure. */
 #define RIG_CHECK(condition, ...)                                                                                      \
     do {                                                                                                               \
