@@ -1,10 +1,10 @@
 /* What the ranks reduce, and what must come out.
  *
- * Inputs differ by rank and element and are small integers, chosen so that the result is exact in the type, in whatever order and
- * precision (from the type's own upwards) a library reduces: a wrong bit is an error, not rounding. Averages of floats over a number
- * of ranks that is no power of two are the exception, and have a tolerance.
- * The data repeat after a prime number of elements, so that results can be compared at the speed of memory and data that
- * went to a wrong place are noticed. */
+ * Inputs differ by rank and element and are small integers, chosen so that the result is exact in the type, in
+ * whatever order and precision (from the type's own upwards) a library reduces: a wrong bit is an error, not
+ * rounding. Averages of floats over a number of ranks that is no power of two are the exception, and have a
+ * tolerance. The data repeat after a prime number of elements, so that results can be compared at the speed of
+ * memory and data that went to a wrong place are noticed. */
 #ifndef RONDO_BENCH_DATA_H
 #define RONDO_BENCH_DATA_H
 

@@ -1,5 +1,5 @@
-/* A library to measure: Rondo, which is linked, or any other with NCCL's API, by dlopen. NCCL's enums, results and unique id have
- * the same values and layout as Rondo's, so both are called through one table of Rondo's types. */
+/* A library to measure: Rondo, which is linked, or any other with NCCL's API, by dlopen. NCCL's enums, results and
+ * unique id have the same values and layout as Rondo's, so both are called through one table of Rondo's types. */
 #ifndef RONDO_BENCH_LIBRARY_H
 #define RONDO_BENCH_LIBRARY_H
 

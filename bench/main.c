@@ -1,5 +1,5 @@
-/* rondo-perf: parses options, looks at the machine in a process of its own (this one must not touch CUDA before it forks), and
- * supervises the ranks. */
+/* rondo-perf: parses options, looks at the machine in a process of its own (this one must not touch CUDA before it
+ * forks), and supervises the ranks. */
 #include "library.h"
 #include "options.h"
 #include "report.h"

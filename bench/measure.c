@@ -132,6 +132,17 @@ static void poison(struct bench_rank *rank, const struct bench_case *what)
     bench_together(rank); /* a peer may write to our buffer as soon as it is past this */
 }
 
+/* `first`: the index of the first wrong element in `staging`. */
+static void tell_wrong(const struct bench_rank *rank, const struct bench_case *what, const struct data *data,
+                       const char *mode, size_t first)
+{
+    const struct number_type *type = &number_types[data->type];
+    double got = number_decode(data->type, rank->staging + first * (size_t)type->bytes);
+    fprintf(stderr, "rondo-perf: rank %d: %s %s %s %s, %zu bytes, %s: element %zu is %.17g, not %.17g\n", rank->rank,
+            what->lib->name, what->op->name, type->name, bench_redops[data->redop], what->bytes, mode, first, got,
+            data_expected(data, first));
+}
+
 static void verify(struct bench_rank *rank, const struct bench_case *what, struct bench_result *result)
 {
     if (!rank->options->check)
@@ -144,11 +155,7 @@ static void verify(struct bench_rank *rank, const struct bench_case *what, struc
         rank->machine->download(rank->staging, rank->recv + (size_t)i * what->stride, what->bytes);
         size_t bad = data_wrong(&data, rank->staging, what->count, &first);
         if (bad && wrong == 0)
-            fprintf(stderr, "rondo-perf: rank %d: %s %s %s %s, %zu bytes, %s: element %zu is %.17g, not %.17g\n", rank->rank,
-                    what->lib->name, what->op->name, number_types[data.type].name, bench_redops[data.redop],
-                    what->bytes, result->mode, first,
-                    number_decode(data.type, rank->staging + first * (size_t)number_types[data.type].bytes),
-                    data_expected(&data, first));
+            tell_wrong(rank, what, &data, result->mode, first);
         wrong += (double)bad;
     }
     if (procs_sum(rank->procs, rank->rank, &wrong) != 0)
@@ -282,8 +289,8 @@ static void graph_times(struct bench_rank *rank, const struct bench_case *what, 
     summarize(rank, count, times);
 }
 
-/* Results are checked twice: what the timed replays left, and after one more replay onto poisoned memory. In-place ops destroy
- * their input, so theirs are checked in a graph that restores it before each op. */
+/* Results are checked twice: what the timed replays left, and after one more replay onto poisoned memory. In-place
+ * ops destroy their input, so theirs are checked in a graph that restores it before each op. */
 static void check_replays(struct bench_rank *rank, const struct bench_case *what, struct machine_graph *timed,
                           struct bench_result *result)
 {

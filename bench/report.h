@@ -1,5 +1,5 @@
-/* Where results go: a table for people, JSON lines, CSV, a plot. Rank 0 reports; the files are opened before it is forked, so that
- * a bad path costs nothing. */
+/* Where results go: a table for people, JSON lines, CSV, a plot. Rank 0 reports; the files are opened before it is
+ * forked, so that a bad path costs nothing. */
 #ifndef RONDO_BENCH_REPORT_H
 #define RONDO_BENCH_REPORT_H
 

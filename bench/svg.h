@@ -1,4 +1,5 @@
-/* A plot of latency over size, both logarithmic: a line per library, and per op, type and reduction if there are several. */
+/* A plot of latency over size, both logarithmic: a line per library, and per op, type and reduction if there are
+ * several. */
 #ifndef RONDO_BENCH_SVG_H
 #define RONDO_BENCH_SVG_H
 

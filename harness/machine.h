@@ -1,6 +1,6 @@
-/* What tests and benchmarks need of a machine besides Rondo, over both devices: memory, streams, events, capture, graphs. Two rows,
- * cuda (libcudart, linked statically) and host (rondo/host.h). Every call ends the process with a text on an error: a harness has
- * nothing to recover. */
+/* What tests and benchmarks need of a machine besides Rondo, over both devices: memory, streams, events, capture,
+ * graphs. Two rows, cuda (libcudart, linked statically) and host (rondo/host.h). Every call ends the process with a
+ * text on an error: a harness has nothing to recover. */
 #ifndef RONDO_HARNESS_MACHINE_H
 #define RONDO_HARNESS_MACHINE_H
 
@@ -48,7 +48,8 @@ extern const struct machine machine_host;
 extern const struct machine machine_cuda;
 #endif
 
-/* The row called `name`; NULL chooses as Rondo does: RONDO_DEVICE, else cuda where a GPU is found, else host. NULL if there is none. */
+/* The row called `name`; NULL chooses as Rondo does: RONDO_DEVICE, else cuda where a GPU is found, else host. NULL
+ * if there is none. */
 const struct machine *machine_find(const char *name);
 
 #endif

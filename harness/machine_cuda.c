@@ -35,9 +35,10 @@ static void check_driver(CUresult error, const char *call)
 
 /* ---- the compute kernel: plain C cannot hold one, so it is PTX ---- */
 
-/* %globaltimer advances in steps (32 ns on an H200, up to 1 us on older GPUs), so a kernel's length is right only on average. It
- * counts in real time, whatever the clocks do. Where programmatic edges exist, the next kernel may start at once and waits in its own
- * griddepcontrol.wait, and this one waits for what came before it: the shape of a decode loop whose kernels all do so. */
+/* %globaltimer advances in steps (32 ns on an H200, up to 1 us on older GPUs), so a kernel's length is right only on
+ * average. It counts in real time, whatever the clocks do. Where programmatic edges exist, the next kernel may start
+ * at once and waits in its own griddepcontrol.wait, and this one waits for what came before it: the shape of a
+ * decode loop whose kernels all do so. */
 #define SPIN_PTX(target, depend)                                                                                  \
     ".version 7.8\n.target " target "\n.address_size 64\n"                                                        \
     ".visible .entry spin(.param .u64 nanoseconds)\n{\n"                                                          \
@@ -167,8 +168,8 @@ static void free_memory(void *pointer)
     CHECK(cudaFree(pointer));
 }
 
-/* cudaMemcpy from pageable memory and cudaMemset may return before the device is done, and the harness's streams do not wait for the
- * legacy one. */
+/* cudaMemcpy from pageable memory and cudaMemset may return before the device is done, and the harness's streams do
+ * not wait for the legacy one. */
 static void finish_legacy(void)
 {
     CHECK(cudaStreamSynchronize(cudaStreamLegacy));

@@ -288,8 +288,8 @@ int procs_barrier(struct procs *procs)
 int procs_all_gather(struct procs *procs, int rank, double mine, double all[])
 {
     struct common *common = procs->common;
-    /* Two halves, so that one barrier is enough: who writes the same half again has passed the barrier in between, and so
-     * has everybody who read it. Other barriers in between do no harm. */
+    /* Two halves, so that one barrier is enough: who writes the same half again has passed the barrier in between,
+     * and so has everybody who read it. Other barriers in between do no harm. */
     static _Thread_local unsigned turn;
     double *half = common->gathered[turn++ & 1];
     half[rank] = mine;

@@ -1,7 +1,8 @@
-/* Runs a function once per rank, in forked processes of one or more ranks (threads) each, under a supervisor that never hangs: a rank
- * that dies or fails makes every barrier fail, and what is stuck elsewhere is killed soon after.
+/* Runs a function once per rank, in forked processes of one or more ranks (threads) each, under a supervisor that
+ * never hangs: a rank that dies or fails makes every barrier fail, and what is stuck elsewhere is killed soon after.
  *
- * The calling process only supervises. It must have one thread, and must not have used CUDA, when it calls procs_run. */
+ * The calling process only supervises. It must have one thread, and must not have used CUDA, when it calls
+ * procs_run. */
 #ifndef RONDO_HARNESS_PROCS_H
 #define RONDO_HARNESS_PROCS_H
 

@@ -23,8 +23,8 @@ static int reduce_once(struct rig *rig, char *send, char *recv, size_t count, in
     rig_input(rig, send + shift, count, type, op);
     if (in_place)
         rig_input(rig, recv + shift, count, type, op);
-    RIG_OK(rondoAllReduce(in_place ? recv + shift : send + shift, recv + shift, count, type, op, rig->comm,
-                          rig->stream));
+    RIG_OK(
+        rondoAllReduce(in_place ? recv + shift : send + shift, recv + shift, count, type, op, rig->comm, rig->stream));
     m->stream_sync(rig->stream);
     size_t wrong = rig_wrong(rig, recv + shift, count, type, op);
     RIG_CHECK(wrong == 0, "%zu of %zu wrong: type %d op %d offset %zu in place %d", wrong, count, type, op, offset,
@@ -61,13 +61,15 @@ Test(all_reduce, is_right_for_every_type_operator_and_offset_between_processes)
 
 Test(all_reduce, is_right_for_every_type_operator_and_offset_between_threads)
 {
-    cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(3), .layout = RIG_THREADS}, every_type_and_operator), 0);
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(3), .layout = RIG_THREADS}, every_type_and_operator),
+                 0);
 }
 
 Test(all_reduce, is_right_for_every_type_operator_and_offset_in_two_shots)
 {
     setenv("RONDO_ALGO", "twoshot", 1);
-    cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(5), .layout = RIG_PAIRS}, every_type_and_operator), 0);
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(5), .layout = RIG_PAIRS}, every_type_and_operator),
+                 0);
 }
 
 static int few(struct rig *rig)
@@ -240,8 +242,8 @@ Test(all_reduce, runs_groups_of_mixed_types_sizes_comms_and_streams)
 static int bad_arguments(struct rig *rig)
 {
     float *a = rig->machine->alloc(4096);
-#define REFUSED(word, ...)                                                                                             \
-    RIG_CHECK(rondoAllReduce(__VA_ARGS__) == rondoInvalidArgument, "accepted");                                        \
+#define REFUSED(word, ...)                                                      \
+    RIG_CHECK(rondoAllReduce(__VA_ARGS__) == rondoInvalidArgument, "accepted"); \
     RIG_CHECK(strstr(rondoGetLastError(NULL), word), "the text does not say %s", word)
     REFUSED("sendbuff", NULL, a, 4, rondoFloat, rondoSum, rig->comm, rig->stream);
     REFUSED("recvbuff", a, NULL, 4, rondoFloat, rondoSum, rig->comm, rig->stream);

@@ -114,7 +114,8 @@ static int never_comes(struct rig *rig)
         RIG_CHECK(error == rondoTimeout, "error %d", error);
         RIG_CHECK(since_ms(start) < 2000, "%f ms", since_ms(start));
         const char *text = rondoGetLastError(rig->comm);
-        RIG_CHECK(strstr(text, "rank 0 waited") && strstr(text, "for rank 1") && strstr(text, "80000 bytes"), "%s", text);
+        RIG_CHECK(strstr(text, "rank 0 waited") && strstr(text, "for rank 1") && strstr(text, "80000 bytes"), "%s",
+                  text);
     } else {
         const rondoResult_t error = await_error(rig, 5000); /* it is told */
         RIG_CHECK(error == rondoRemoteError, "error %d", error);
@@ -146,7 +147,8 @@ static int aborted(struct rig *rig)
     RIG_OK(rondoCommAbort(rig->comm));
     RIG_CHECK(since_ms(start) < 2000, "%f ms", since_ms(start));
     RIG_CHECK(rondoCommAbort(rig->comm) == rondoInvalidArgument, "twice");
-    RIG_CHECK(rondoAllReduce(a, a, 4, rondoFloat, rondoSum, rig->comm, rig->stream) == rondoInvalidArgument, "afterwards");
+    RIG_CHECK(rondoAllReduce(a, a, 4, rondoFloat, rondoSum, rig->comm, rig->stream) == rondoInvalidArgument,
+              "afterwards");
     rig->machine->free(a);
     return 0;
 }
@@ -154,7 +156,8 @@ static int aborted(struct rig *rig)
 Test(failure, by_an_abort_ends_the_waits_of_all_ranks)
 {
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(3), .keep_comm = true}, aborted), 0);
-    cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(3), .layout = RIG_THREADS, .keep_comm = true}, aborted), 0);
+    cr_assert_eq(
+        rig_run(&(struct rig_options){.ranks = rig_ranks(3), .layout = RIG_THREADS, .keep_comm = true}, aborted), 0);
 }
 
 /* Destroy while a kernel waits for a rank that will never come. */
@@ -178,7 +181,8 @@ static int destroyed(struct rig *rig)
 
 Test(failure, to_end_in_order_still_lets_destroy_return)
 {
-    cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2), .keep_comm = true, .may_fail = true}, destroyed), 0);
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2), .keep_comm = true, .may_fail = true}, destroyed),
+                 0);
 }
 
 /* A rank that destroyed its comm in order is no error for the others, until they want something of it. */
@@ -197,7 +201,8 @@ static int left(struct rig *rig)
         rig->machine->stream_sync(rig->stream);
         RIG_OK(rondoCommGetAsyncError(rig->comm, &error));
         RIG_CHECK(error == rondoSuccess, "error %d", error);
-        RIG_CHECK(rondoAllReduce(a, a, COUNT, rondoFloat, rondoSum, rig->comm, rig->stream) == rondoRemoteError, "an op");
+        RIG_CHECK(rondoAllReduce(a, a, COUNT, rondoFloat, rondoSum, rig->comm, rig->stream) == rondoRemoteError,
+                  "an op");
         RIG_CHECK(strstr(rondoGetLastError(NULL), "has left"), "%s", rondoGetLastError(NULL));
         RIG_OK(rondoCommDestroy(rig->comm));
     }

@@ -46,47 +46,40 @@ typedef struct {
 } rondoUniqueId;
 
 typedef enum {
-    rondoSuccess            = 0,
+    rondoSuccess = 0,
     rondoUnhandledCudaError = 1, /* a call of the CUDA driver failed */
-    rondoSystemError        = 2, /* a system call failed: sockets, memory, threads */
-    rondoInternalError      = 3, /* a fault of Rondo's own, or memory corruption */
-    rondoInvalidArgument    = 4,
-    rondoInvalidUsage       = 5, /* valid arguments, but not in this state */
-    rondoRemoteError        = 6, /* another rank died, aborted or left */
-    rondoInProgress         = 7,
-    rondoTimeout            = 8, /* a rank did not arrive within the configured time */
-    rondoNumResults         = 9
+    rondoSystemError = 2,        /* a system call failed: sockets, memory, threads */
+    rondoInternalError = 3,      /* a fault of Rondo's own, or memory corruption */
+    rondoInvalidArgument = 4,
+    rondoInvalidUsage = 5, /* valid arguments, but not in this state */
+    rondoRemoteError = 6,  /* another rank died, aborted or left */
+    rondoInProgress = 7,
+    rondoTimeout = 8, /* a rank did not arrive within the configured time */
+    rondoNumResults = 9
 } rondoResult_t;
 
 typedef enum {
-    rondoInt8       = 0,
-    rondoChar       = 0,
-    rondoUint8      = 1,
-    rondoInt32      = 2,
-    rondoInt        = 2,
-    rondoUint32     = 3,
-    rondoInt64      = 4,
-    rondoUint64     = 5,
-    rondoFloat16    = 6,
-    rondoHalf       = 6,
-    rondoFloat32    = 7,
-    rondoFloat      = 7,
-    rondoFloat64    = 8,
-    rondoDouble     = 8,
-    rondoBfloat16   = 9,
+    rondoInt8 = 0,
+    rondoChar = 0,
+    rondoUint8 = 1,
+    rondoInt32 = 2,
+    rondoInt = 2,
+    rondoUint32 = 3,
+    rondoInt64 = 4,
+    rondoUint64 = 5,
+    rondoFloat16 = 6,
+    rondoHalf = 6,
+    rondoFloat32 = 7,
+    rondoFloat = 7,
+    rondoFloat64 = 8,
+    rondoDouble = 8,
+    rondoBfloat16 = 9,
     rondoFloat8e4m3 = 10,
     rondoFloat8e5m2 = 11,
-    rondoNumTypes   = 12
+    rondoNumTypes = 12
 } rondoDataType_t;
 
-typedef enum {
-    rondoSum    = 0,
-    rondoProd   = 1,
-    rondoMax    = 2,
-    rondoMin    = 3,
-    rondoAvg    = 4,
-    rondoNumOps = 5
-} rondoRedOp_t;
+typedef enum { rondoSum = 0, rondoProd = 1, rondoMax = 2, rondoMin = 3, rondoAvg = 4, rondoNumOps = 5 } rondoRedOp_t;
 
 #define RONDO_CONFIG_UNDEF_INT INT_MIN
 #define RONDO_CONFIG_MAGIC     0x6f6e6f72u

@@ -21,8 +21,9 @@ void rondo_card_fill(const struct rondoComm *comm, struct rondo_card *card)
     card->max_ctas = comm->config.max_ctas;
     card->buffer_kib = comm->config.buffer_kib;
     card->shared_device = comm->config.shared_device;
-    card->forced_algo_and_threads =
-        (int32_t)env->threads * 4 + (!env->algo ? 0 : strcmp(env->algo, "oneshot") == 0 ? 1 : 2);
+    card->forced_algo_and_threads = (int32_t)env->threads * 4 + (!env->algo                          ? 0
+                                                                 : strcmp(env->algo, "oneshot") == 0 ? 1
+                                                                                                     : 2);
     card->shareable = comm->info.shareable && env->cumem_enable;
     card->legacy = comm->info.legacy_ipc;
 }

@@ -9,7 +9,7 @@
 /* Sent as bytes between processes of one build. */
 struct rondo_card {
     uint32_t version;
-    char device[8];     /* row */
+    char device[8]; /* row */
     uint8_t uuid[16];
     char bus_id[24];
     int32_t ordinal;

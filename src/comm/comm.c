@@ -95,8 +95,8 @@ static rondoResult_t map_mailboxes(struct making *m, enum rondo_mem_kind kind)
             continue;
         peer.offer = offers[r];
         peer.fd = fds[r];
-        peer.same_process =
-            rondo_bootstrap_same_process(comm->bootstrap, r) && (!rondo_env()->p2p_direct_disable || kind == RONDO_MEM_PRIVATE);
+        peer.same_process = rondo_bootstrap_same_process(comm->bootstrap, r) &&
+                            (!rondo_env()->p2p_direct_disable || kind == RONDO_MEM_PRIVATE);
         if (peer.offer.bytes == 0)
             result = rondo_fail(rondoRemoteError, "rank %d could not make its mailbox", r);
         else
@@ -194,13 +194,15 @@ static void log_comm(const struct making *m)
         if (r != comm->rank)
             rondo_log(RONDO_LOG_INFO, "rank %d[%s %d %s] -> rank %d[%s %d %s] channels 0-%u via %s", comm->rank,
                       comm->ops->name, comm->info.ordinal, comm->info.bus_id, r, comm->ops->name, m->cards[r].ordinal,
-                      m->cards[r].bus_id, comm->limits.max_channels - 1, rondo_link_path(comm->anchor, &comm->links[r]));
+                      m->cards[r].bus_id, comm->limits.max_channels - 1,
+                      rondo_link_path(comm->anchor, &comm->links[r]));
     const uint64_t now = rondo_now_ns();
-    rondo_log(RONDO_LOG_INFO,
-              "comm %s rank %d of %d on %s: %zu KiB of device memory; init %.1f ms (join and device %.1f, mailboxes %.1f)",
-              comm->config.name, comm->rank, comm->ranks, comm->info.name,
-              (comm->anchor->mailbox.bytes + comm->anchor->control.bytes) >> 10, (double)(now - m->started_ns) * 1e-6,
-              (double)(m->joined_ns - m->started_ns) * 1e-6, (double)(m->mapped_ns - m->joined_ns) * 1e-6);
+    rondo_log(
+        RONDO_LOG_INFO,
+        "comm %s rank %d of %d on %s: %zu KiB of device memory; init %.1f ms (join and device %.1f, mailboxes %.1f)",
+        comm->config.name, comm->rank, comm->ranks, comm->info.name,
+        (comm->anchor->mailbox.bytes + comm->anchor->control.bytes) >> 10, (double)(now - m->started_ns) * 1e-6,
+        (double)(m->joined_ns - m->started_ns) * 1e-6, (double)(m->mapped_ns - m->joined_ns) * 1e-6);
 }
 
 /* Everything after the join: whatever fails on one rank is voted on before the next exchange that all take part in. */
@@ -247,8 +249,8 @@ rondoResult_t rondo_comm_create(const struct rondo_comm_request *request, struct
     comm->left_rank = -1;
     RONDO_TRY_GOTO(result, failed, rondo_arena_create(&comm->arena));
     RONDO_TRY_GOTO(result, failed,
-                   rondo_bootstrap_join(&request->id, request->rank, request->ranks,
-                                        (int)rondo_env()->init_timeout_ms, NULL, &comm->bootstrap));
+                   rondo_bootstrap_join(&request->id, request->rank, request->ranks, (int)rondo_env()->init_timeout_ms,
+                                        NULL, &comm->bootstrap));
     RONDO_TRY_GOTO(result, failed, make(&m, request));
     log_comm(&m);
     __atomic_store_n(&comm->state, RONDO_COMM_ALIVE, __ATOMIC_RELEASE); /* rondo_comm_enter */

@@ -52,11 +52,11 @@ struct rondoComm {
 
     /* ---- the road of a call; guarded by `lock`, which is held across launches ---- */
     pthread_mutex_t lock;
-    struct rondo_event *eager_end;         /* recorded behind the last eager launch */
-    struct rondo_event *join;              /* brings other streams of a group to the launching one */
-    uint64_t eager_stream;                 /* id of the stream of the last eager launch; 0: none yet */
+    struct rondo_event *eager_end;                        /* recorded behind the last eager launch */
+    struct rondo_event *join;                             /* brings other streams of a group to the launching one */
+    uint64_t eager_stream;                                /* id of the stream of the last eager launch; 0: none yet */
     struct rondo_capture_record captures[RONDO_CAPTURES]; /* the last ones with ops of the comm, in a ring */
-    unsigned next_capture;            /* place in the ring */
+    unsigned next_capture;                                /* place in the ring */
 
     /* ---- failure and life; see failure.c ---- */
     pthread_mutex_t failure_lock; /* guards failure_text and the first failure; inside it nothing else is locked */

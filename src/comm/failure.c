@@ -29,15 +29,16 @@ void rondo_comm_failed(struct rondoComm *comm, rondoResult_t result, const char 
 
 rondoResult_t rondo_comm_failure(struct rondoComm *comm)
 {
-    int failure = __atomic_load_n(&comm->failure, __ATOMIC_ACQUIRE); /* rondo_comm_failed; the text is constant by then */
+    int failure =
+        __atomic_load_n(&comm->failure, __ATOMIC_ACQUIRE); /* rondo_comm_failed; the text is constant by then */
     return failure == rondoSuccess ? rondoSuccess : rondo_repeat(failure, "%s", comm->failure_text);
 }
 
 static const char *dtype_name(uint32_t dtype)
 {
     switch (dtype) {
-#define X(NAME, value, storage, accumulator)                                                                           \
-    case RONDO_##NAME:                                                                                                 \
+#define X(NAME, value, storage, accumulator) \
+    case RONDO_##NAME:                       \
         return #NAME;
         RONDO_DTYPES(X)
 #undef X
@@ -49,8 +50,8 @@ static const char *dtype_name(uint32_t dtype)
 static const char *redop_name(uint32_t redop)
 {
     switch (redop) {
-#define X(NAME, value)                                                                                                 \
-    case RONDO_##NAME:                                                                                                 \
+#define X(NAME, value) \
+    case RONDO_##NAME: \
         return #NAME;
         RONDO_REDOPS(X)
 #undef X
@@ -87,7 +88,8 @@ static void handle_report(struct rondoComm *comm, enum rondo_lane_use use, const
         break;
     default:
         result = rondoInvalidUsage;
-        rondo_comm_failed(comm, result, "a graph with ops of rank %d was replayed after its comm had ended", comm->rank);
+        rondo_comm_failed(comm, result, "a graph with ops of rank %d was replayed after its comm had ended",
+                          comm->rank);
         break;
     }
     rondo_watch_tell(comm->watch, RONDO_WATCH_ABORTED, comm->failure_text);

@@ -69,9 +69,9 @@ static bool drain(struct rondoComm *comm)
     pthread_mutex_unlock(&comm->lock);
     if (rondo_comm_failure(comm) != rondoSuccess)
         return false;
-    if (any && (comm->ops->event_wait_host(comm->device, comm->eager_end, DRAIN_MS * 1000000ull, &done) !=
-                    rondoSuccess ||
-                !done))
+    if (any &&
+        (comm->ops->event_wait_host(comm->device, comm->eager_end, DRAIN_MS * 1000000ull, &done) != rondoSuccess ||
+         !done))
         return false;
     const uint64_t spent_ms = (rondo_now_ns() - start) / 1000000;
     return quiet_within(comm, spent_ms < DRAIN_MS ? (unsigned)(DRAIN_MS - spent_ms) : 1);
@@ -170,7 +170,8 @@ rondoResult_t rondoCommAbort(rondoComm_t comm)
 rondoResult_t rondoCommGetAsyncError(rondoComm_t comm, rondoResult_t *async_error)
 {
     if (!comm || comm->magic != RONDO_COMM_MAGIC || !async_error)
-        return rondo_fail(rondoInvalidArgument, "%s", async_error ? "comm is not a communicator" : "asyncError is NULL");
+        return rondo_fail(rondoInvalidArgument, "%s",
+                          async_error ? "comm is not a communicator" : "asyncError is NULL");
     __atomic_add_fetch(&comm->users, 1, __ATOMIC_SEQ_CST);
     rondoResult_t result = rondoSuccess;
     if (__atomic_load_n(&comm->state, __ATOMIC_SEQ_CST) == RONDO_COMM_RETIRED)
@@ -183,7 +184,8 @@ rondoResult_t rondoCommGetAsyncError(rondoComm_t comm, rondoResult_t *async_erro
 
 static rondoResult_t check_query(const struct rondoComm *comm, const void *out, const char *name)
 {
-    if (!comm || comm->magic != RONDO_COMM_MAGIC || __atomic_load_n(&comm->state, __ATOMIC_ACQUIRE) == RONDO_COMM_RETIRED)
+    if (!comm || comm->magic != RONDO_COMM_MAGIC ||
+        __atomic_load_n(&comm->state, __ATOMIC_ACQUIRE) == RONDO_COMM_RETIRED)
         return rondo_fail(rondoInvalidArgument, "comm is not a live communicator");
     return out ? rondoSuccess : rondo_fail(rondoInvalidArgument, "%s is NULL", name);
 }

@@ -8,11 +8,11 @@
 struct rondo_anchor {
     const struct rondo_device_ops *ops;
     struct rondo_device *device;
-    struct rondo_mem control;     /* what kernels keep for themselves: channels, peers' addresses */
-    struct rondo_mem mailbox;     /* what peers write into */
-    struct rondo_pinned reports;  /* what kernels tell the host, and the abort words */
-    unsigned references;          /* anchors' lock */
-    struct rondo_anchor *next;    /* among those to be freed; anchors' lock */
+    struct rondo_mem control;    /* what kernels keep for themselves: channels, peers' addresses */
+    struct rondo_mem mailbox;    /* what peers write into */
+    struct rondo_pinned reports; /* what kernels tell the host, and the abort words */
+    unsigned references;         /* anchors' lock */
+    struct rondo_anchor *next;   /* among those to be freed; anchors' lock */
 };
 
 /* Opens the device (-1: the thread's current one); memory is the caller's to fill in. One reference. */

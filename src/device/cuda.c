@@ -106,8 +106,7 @@ static rondoResult_t open_device(int ordinal, struct rondo_device **device)
     CUresult error = rondo_cuda.cuDeviceGet(&d->device, ordinal);
     if (error == CUDA_SUCCESS)
         error = rondo_cuda.cuDevicePrimaryCtxRetain(&d->context, d->device);
-    rondoResult_t result =
-        error == CUDA_SUCCESS ? fill_info(d) : rondo_cuda_failed(error, "cuDevicePrimaryCtxRetain");
+    rondoResult_t result = error == CUDA_SUCCESS ? fill_info(d) : rondo_cuda_failed(error, "cuDevicePrimaryCtxRetain");
     if (result == rondoSuccess)
         result = open_stream(d);
     if (result != rondoSuccess)

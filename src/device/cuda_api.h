@@ -11,64 +11,64 @@
  * listed here have had the same signatures since. */
 enum { RONDO_CUDA_VERSION = 12030 };
 
-#define RONDO_CUDA_FUNCTIONS(X)                                                                                        \
-    X(cuInit)                                                                                                          \
-    X(cuGetErrorName)                                                                                                  \
-    X(cuGetErrorString)                                                                                                \
-    X(cuDriverGetVersion)                                                                                              \
-    X(cuDeviceGet)                                                                                                     \
-    X(cuDeviceGetCount)                                                                                                \
-    X(cuDeviceGetName)                                                                                                 \
-    X(cuDeviceGetUuid)                                                                                                 \
-    X(cuDeviceGetPCIBusId)                                                                                             \
-    X(cuDeviceGetAttribute)                                                                                            \
-    X(cuDeviceCanAccessPeer)                                                                                           \
-    X(cuDevicePrimaryCtxRetain)                                                                                        \
-    X(cuDevicePrimaryCtxRelease)                                                                                       \
-    X(cuCtxGetCurrent)                                                                                                 \
-    X(cuCtxSetCurrent)                                                                                                 \
-    X(cuCtxGetDevice)                                                                                                  \
-    X(cuCtxEnablePeerAccess)                                                                                           \
-    X(cuThreadExchangeStreamCaptureMode)                                                                               \
-    X(cuMemAlloc)                                                                                                      \
-    X(cuMemFree)                                                                                                       \
-    X(cuMemHostAlloc)                                                                                                  \
-    X(cuMemHostGetDevicePointer)                                                                                       \
-    X(cuMemFreeHost)                                                                                                   \
-    X(cuMemcpyHtoDAsync)                                                                                               \
-    X(cuMemcpyDtoHAsync)                                                                                               \
-    X(cuMemsetD32Async)                                                                                                \
-    X(cuMemsetD2D32Async)                                                                                              \
-    X(cuMemGetAllocationGranularity)                                                                                   \
-    X(cuMemCreate)                                                                                                     \
-    X(cuMemRelease)                                                                                                    \
-    X(cuMemAddressReserve)                                                                                             \
-    X(cuMemAddressFree)                                                                                                \
-    X(cuMemMap)                                                                                                        \
-    X(cuMemUnmap)                                                                                                      \
-    X(cuMemSetAccess)                                                                                                  \
-    X(cuMemExportToShareableHandle)                                                                                    \
-    X(cuMemImportFromShareableHandle)                                                                                  \
-    X(cuIpcGetMemHandle)                                                                                               \
-    X(cuIpcOpenMemHandle)                                                                                              \
-    X(cuIpcCloseMemHandle)                                                                                             \
-    X(cuStreamCreateWithPriority)                                                                                      \
-    X(cuStreamDestroy)                                                                                                 \
-    X(cuStreamSynchronize)                                                                                             \
-    X(cuStreamGetId)                                                                                                   \
-    X(cuStreamGetCaptureInfo)                                                                                          \
-    X(cuStreamUpdateCaptureDependencies)                                                                               \
-    X(cuStreamWaitEvent)                                                                                               \
-    X(cuEventCreate)                                                                                                   \
-    X(cuEventDestroy)                                                                                                  \
-    X(cuEventRecord)                                                                                                   \
-    X(cuEventQuery)                                                                                                    \
-    X(cuGraphNodeGetDependencies)                                                                                      \
-    X(cuUserObjectCreate)                                                                                              \
-    X(cuGraphRetainUserObject)                                                                                         \
-    X(cuLibraryLoadData)                                                                                               \
-    X(cuLibraryGetKernel)                                                                                              \
-    X(cuKernelGetFunction)                                                                                             \
+#define RONDO_CUDA_FUNCTIONS(X)          \
+    X(cuInit)                            \
+    X(cuGetErrorName)                    \
+    X(cuGetErrorString)                  \
+    X(cuDriverGetVersion)                \
+    X(cuDeviceGet)                       \
+    X(cuDeviceGetCount)                  \
+    X(cuDeviceGetName)                   \
+    X(cuDeviceGetUuid)                   \
+    X(cuDeviceGetPCIBusId)               \
+    X(cuDeviceGetAttribute)              \
+    X(cuDeviceCanAccessPeer)             \
+    X(cuDevicePrimaryCtxRetain)          \
+    X(cuDevicePrimaryCtxRelease)         \
+    X(cuCtxGetCurrent)                   \
+    X(cuCtxSetCurrent)                   \
+    X(cuCtxGetDevice)                    \
+    X(cuCtxEnablePeerAccess)             \
+    X(cuThreadExchangeStreamCaptureMode) \
+    X(cuMemAlloc)                        \
+    X(cuMemFree)                         \
+    X(cuMemHostAlloc)                    \
+    X(cuMemHostGetDevicePointer)         \
+    X(cuMemFreeHost)                     \
+    X(cuMemcpyHtoDAsync)                 \
+    X(cuMemcpyDtoHAsync)                 \
+    X(cuMemsetD32Async)                  \
+    X(cuMemsetD2D32Async)                \
+    X(cuMemGetAllocationGranularity)     \
+    X(cuMemCreate)                       \
+    X(cuMemRelease)                      \
+    X(cuMemAddressReserve)               \
+    X(cuMemAddressFree)                  \
+    X(cuMemMap)                          \
+    X(cuMemUnmap)                        \
+    X(cuMemSetAccess)                    \
+    X(cuMemExportToShareableHandle)      \
+    X(cuMemImportFromShareableHandle)    \
+    X(cuIpcGetMemHandle)                 \
+    X(cuIpcOpenMemHandle)                \
+    X(cuIpcCloseMemHandle)               \
+    X(cuStreamCreateWithPriority)        \
+    X(cuStreamDestroy)                   \
+    X(cuStreamSynchronize)               \
+    X(cuStreamGetId)                     \
+    X(cuStreamGetCaptureInfo)            \
+    X(cuStreamUpdateCaptureDependencies) \
+    X(cuStreamWaitEvent)                 \
+    X(cuEventCreate)                     \
+    X(cuEventDestroy)                    \
+    X(cuEventRecord)                     \
+    X(cuEventQuery)                      \
+    X(cuGraphNodeGetDependencies)        \
+    X(cuUserObjectCreate)                \
+    X(cuGraphRetainUserObject)           \
+    X(cuLibraryLoadData)                 \
+    X(cuLibraryGetKernel)                \
+    X(cuKernelGetFunction)               \
     X(cuLaunchKernelEx)
 
 struct rondo_cuda_api {
@@ -86,11 +86,11 @@ const char *rondo_cuda_load(void);
 /* Says that a driver call failed. */
 rondoResult_t rondo_cuda_failed(CUresult error, const char *call);
 
-#define RONDO_CU(call)                                                                                                 \
-    do {                                                                                                               \
-        CUresult error_ = rondo_cuda.call;                                                                             \
-        if (error_ != CUDA_SUCCESS)                                                                                    \
-            return rondo_cuda_failed(error_, #call);                                                                   \
+#define RONDO_CU(call)                               \
+    do {                                             \
+        CUresult error_ = rondo_cuda.call;           \
+        if (error_ != CUDA_SUCCESS)                  \
+            return rondo_cuda_failed(error_, #call); \
     } while (0)
 
 #endif

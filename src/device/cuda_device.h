@@ -30,8 +30,8 @@ void rondo_cuda_scope_close(struct rondo_cuda_scope *scope);
 rondoResult_t rondo_cuda_mem_alloc(struct rondo_device *, size_t, enum rondo_mem_kind, struct rondo_mem *);
 void rondo_cuda_mem_free(struct rondo_device *, struct rondo_mem *);
 rondoResult_t rondo_cuda_mem_export(struct rondo_device *, const struct rondo_mem *, struct rondo_mem_handle *);
-rondoResult_t rondo_cuda_mem_import(struct rondo_device *, const struct rondo_mem_handle *, size_t,
-                                    enum rondo_mem_kind, struct rondo_mem *);
+rondoResult_t rondo_cuda_mem_import(struct rondo_device *, const struct rondo_mem_handle *, size_t, enum rondo_mem_kind,
+                                    struct rondo_mem *);
 rondoResult_t rondo_cuda_mem_attach(struct rondo_device *, struct rondo_device *, const struct rondo_mem *);
 rondoResult_t rondo_cuda_pinned_alloc(struct rondo_device *, size_t, struct rondo_pinned *);
 void rondo_cuda_pinned_free(struct rondo_device *, struct rondo_pinned *);

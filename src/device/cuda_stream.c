@@ -10,7 +10,7 @@
 
 /* The kernels' machine code, a fatbin for each part of the list; made by the build. */
 #define FATBINS(X) X(0) X(1) X(2) X(3) X(4)
-#define X(unit) extern const char rondo_fatbin_##unit[];
+#define X(unit)    extern const char rondo_fatbin_##unit[];
 FATBINS(X)
 #undef X
 
@@ -191,13 +191,14 @@ static rondoResult_t search_expand(struct search *s, CUgraphNode node)
     CUgraphEdgeData few_edges[ROOM], *edges = few_edges;
     size_t count = 0;
     RONDO_CU(cuGraphNodeGetDependencies(node, NULL, NULL, &count));
+    if (count == 0)
+        return rondoSuccess; /* room for nothing would be an invalid argument */
     if (count > ROOM) {
         dependencies = malloc(count * sizeof *dependencies);
         edges = malloc(count * sizeof *edges);
     }
-    CUresult error = dependencies && edges
-                         ? rondo_cuda.cuGraphNodeGetDependencies(node, dependencies, edges, &count)
-                         : CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult error = dependencies && edges ? rondo_cuda.cuGraphNodeGetDependencies(node, dependencies, edges, &count)
+                                           : CUDA_ERROR_OUT_OF_MEMORY;
     bool added = error == CUDA_SUCCESS;
     for (size_t i = 0; i < count && added; i++)
         added = search_add(s, dependencies[i]);

@@ -20,19 +20,19 @@ struct rondo_kernel; /* a resolved kernel; each row has its own idea of it */
 struct rondo_event;  /* orders streams against each other */
 
 struct rondo_device_info {
-    int ordinal;          /* as the user counts devices */
-    uint8_t uuid[16];     /* tells devices apart whatever CUDA_VISIBLE_DEVICES says; host device: the rank's own */
-    char name[64];        /* "NVIDIA H200" */
-    char bus_id[24];      /* "0000:18:00.0", "" on the host device */
-    int processors;       /* multiprocessors, or CPU threads that a launch may use */
-    int capability;       /* 90 for compute capability 9.0, 0 on the host device */
-    int line_bytes;       /* bytes that one store makes visible whole: 16 on GPUs, 8 on the host device */
-    int default_ctas;     /* most blocks of a launch unless the user says otherwise */
-    int default_threads;  /* most threads of a block; 1 on the host device, where a block is one thread */
+    int ordinal;            /* as the user counts devices */
+    uint8_t uuid[16];       /* tells devices apart whatever CUDA_VISIBLE_DEVICES says; host device: the rank's own */
+    char name[64];          /* "NVIDIA H200" */
+    char bus_id[24];        /* "0000:18:00.0", "" on the host device */
+    int processors;         /* multiprocessors, or CPU threads that a launch may use */
+    int capability;         /* 90 for compute capability 9.0, 0 on the host device */
+    int line_bytes;         /* bytes that one store makes visible whole: 16 on GPUs, 8 on the host device */
+    int default_ctas;       /* most blocks of a launch unless the user says otherwise */
+    int default_threads;    /* most threads of a block; 1 on the host device, where a block is one thread */
     int default_buffer_kib; /* mailbox memory per lane and half */
-    bool shareable;       /* RONDO_MEM_SHAREABLE memory can be had (cuMem handles, memfd) */
-    bool legacy_ipc;      /* RONDO_MEM_LEGACY memory can be had */
-    bool programmatic;    /* launches may overlap their predecessor's end (compute capability 9.0) */
+    bool shareable;         /* RONDO_MEM_SHAREABLE memory can be had (cuMem handles, memfd) */
+    bool legacy_ipc;        /* RONDO_MEM_LEGACY memory can be had */
+    bool programmatic;      /* launches may overlap their predecessor's end (compute capability 9.0) */
 };
 
 /* How memory is to be reachable from other ranks. */
@@ -141,8 +141,8 @@ struct rondo_device_ops {
     /* The capturing stream's next node will depend on `node` too. */
     rondoResult_t (*capture_depend)(struct rondo_device *device, struct CUstream_st *stream, const void *node);
     /* Whether `node` is among `capture->tails` or before one of them. */
-    rondoResult_t (*capture_follows)(struct rondo_device *device, const struct rondo_capture *capture,
-                                     const void *node, bool *follows);
+    rondoResult_t (*capture_follows)(struct rondo_device *device, const struct rondo_capture *capture, const void *node,
+                                     bool *follows);
     /* The graph owns a reference: `release(object)` is called when the graph, its clones and its executables are gone;
      * release must not call the device layer. On an error release was not called. */
     rondoResult_t (*graph_own)(struct rondo_device *device, void *graph, void (*release)(void *), void *object);

@@ -165,7 +165,8 @@ static void copy_words(char *to, const char *from, size_t bytes)
 {
     size_t i = 0;
     for (; i + 4 <= bytes && ((uintptr_t)(to + i) | (uintptr_t)(from + i)) % 4 == 0; i += 4)
-        __atomic_store_n((uint32_t *)(void *)(to + i), __atomic_load_n((const uint32_t *)(const void *)(from + i), __ATOMIC_ACQUIRE),
+        __atomic_store_n((uint32_t *)(void *)(to + i),
+                         __atomic_load_n((const uint32_t *)(const void *)(from + i), __ATOMIC_ACQUIRE),
                          __ATOMIC_RELEASE);
     memcpy(to + i, from + i, bytes - i);
 }

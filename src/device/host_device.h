@@ -67,8 +67,8 @@ struct CUstream_st {
     pthread_cond_t changed;
     struct host_command *first, *last;
     bool running, closing;
-    struct host_pool pool; /* worker's */
-    struct host_capture *capture;   /* graph lock */
+    struct host_pool pool;           /* worker's */
+    struct host_capture *capture;    /* graph lock */
     struct CUstream_st *next_member; /* of the capture; graph lock */
     struct host_tails tails;         /* graph lock */
 };

@@ -276,7 +276,8 @@ rondoResult_t rondoHostStreamEndCapture(rondoHostStream_t handle, rondoHostGraph
     struct host_capture *capture = stream->capture;
     if (!capture || capture->origin != stream) {
         pthread_mutex_unlock(&host_graph_lock);
-        return rondo_fail(rondoInvalidUsage, capture ? "the capture began on another stream" : "the stream does not capture");
+        return rondo_fail(rondoInvalidUsage,
+                          capture ? "the capture began on another stream" : "the stream does not capture");
     }
     if (capture->spoiled)
         result = spoiled();
@@ -314,8 +315,7 @@ rondoResult_t rondoHostStreamIsCapturing(rondoHostStream_t handle, int *capturin
     return rondoSuccess;
 }
 
-rondoResult_t host_stream_capture(struct rondo_device *device, struct CUstream_st *handle,
-                                  struct rondo_capture *out)
+rondoResult_t host_stream_capture(struct rondo_device *device, struct CUstream_st *handle, struct rondo_capture *out)
 {
     struct CUstream_st *stream;
     (void)device;
@@ -386,8 +386,7 @@ rondoResult_t rondoHostGraphGetNodes(rondoHostGraph_t graph, rondoHostNode_t *no
     return rondoSuccess;
 }
 
-rondoResult_t rondoHostGraphGetEdges(rondoHostGraph_t graph, rondoHostNode_t *from, rondoHostNode_t *to,
-                                     size_t *count)
+rondoResult_t rondoHostGraphGetEdges(rondoHostGraph_t graph, rondoHostNode_t *from, rondoHostNode_t *to, size_t *count)
 {
     size_t edges = 0;
     RONDO_TRY(check(graph));

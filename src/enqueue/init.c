@@ -53,8 +53,7 @@ rondoResult_t rondoCommInitRank(rondoComm_t *comm, int nranks, rondoUniqueId id,
     return rondo_group_error(init_rank(comm, nranks, &id, rank, NULL));
 }
 
-rondoResult_t rondoCommInitRankConfig(rondoComm_t *comm, int nranks, rondoUniqueId id, int rank,
-                                      rondoConfig_t *config)
+rondoResult_t rondoCommInitRankConfig(rondoComm_t *comm, int nranks, rondoUniqueId id, int rank, rondoConfig_t *config)
 {
     return rondo_group_error(init_rank(comm, nranks, &id, rank, config));
 }

@@ -41,8 +41,7 @@ rondoResult_t rondo_capture_begin(struct rondoComm *comm, struct CUstream_st *st
     return rondoSuccess;
 }
 
-rondoResult_t rondo_capture_end(struct rondoComm *comm, struct CUstream_st *stream,
-                                struct rondo_capture_record *record)
+rondoResult_t rondo_capture_end(struct rondoComm *comm, struct CUstream_st *stream, struct rondo_capture_record *record)
 {
     struct rondo_capture capture;
     RONDO_TRY(comm->ops->stream_capture(comm->device, stream, &capture));

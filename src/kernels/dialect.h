@@ -14,16 +14,17 @@
 
 #ifdef __CUDACC__
 
-#define RONDO_FN       static __device__ __forceinline__
-#define RONDO_CALL     static __device__ __noinline__
-#define RONDO_KERNEL   extern "C" __global__ void __launch_bounds__(512)
-#define RONDO_ARGS(T)  const __grid_constant__ T
-#define RONDO_UNROLL   _Pragma("unroll")
-#define RONDO_ROLLED   _Pragma("unroll 1")
-#define RONDO_LINE_BYTES 16
+#define RONDO_FN                  static __device__ __forceinline__
+#define RONDO_CALL                static __device__ __noinline__
+#define RONDO_KERNEL              extern "C" __global__ void __launch_bounds__(512)
+#define RONDO_ARGS(T)             const __grid_constant__ T
+#define RONDO_UNROLL              _Pragma("unroll")
+#define RONDO_ROLLED              _Pragma("unroll 1")
+#define RONDO_LINE_BYTES          16
 #define RONDO_LOOKS_PER_HOST_LOOK 128
 
-struct __align__(16) rondo_line {
+struct __align__(16) rondo_line
+{
     uint32_t w[4];
 };
 
@@ -170,13 +171,13 @@ RONDO_FN uint16_t rondo_float_to_bfloat(float f)
 #include <sched.h>
 #include <time.h>
 
-#define RONDO_FN       static inline __attribute__((always_inline, unused))
-#define RONDO_CALL     static __attribute__((noinline, unused))
-#define RONDO_KERNEL   static void
-#define RONDO_ARGS(T)  const T
+#define RONDO_FN      static inline __attribute__((always_inline, unused))
+#define RONDO_CALL    static __attribute__((noinline, unused))
+#define RONDO_KERNEL  static void
+#define RONDO_ARGS(T) const T
 #define RONDO_UNROLL
 #define RONDO_ROLLED
-#define RONDO_LINE_BYTES 8
+#define RONDO_LINE_BYTES          8
 #define RONDO_LOOKS_PER_HOST_LOOK 1
 
 struct rondo_line {
@@ -201,9 +202,7 @@ RONDO_FN unsigned rondo_blocks(void)
 {
     return rondo_host_blocks;
 }
-RONDO_FN void rondo_barrier(void)
-{
-}
+RONDO_FN void rondo_barrier(void) {}
 /* A waiting block gives its core away at once: hosts have fewer cores than ranks have blocks. */
 RONDO_FN void rondo_pause(unsigned spins)
 {
@@ -224,12 +223,8 @@ RONDO_FN uint32_t rondo_place(void)
 {
     return (uint32_t)(uintptr_t)&rondo_host_block | 1; /* each thread has its own */
 }
-RONDO_FN void rondo_launch_early(void)
-{
-}
-RONDO_FN void rondo_launch_wait(void)
-{
-}
+RONDO_FN void rondo_launch_early(void) {}
+RONDO_FN void rondo_launch_wait(void) {}
 
 RONDO_FN void rondo_prefetch(const void *at)
 {

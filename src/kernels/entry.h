@@ -69,11 +69,11 @@ RONDO_FN void rondo_one_shot_lean(enum rondo_dtype dtype, enum rondo_redop op, u
         rondo_prefetch(&lane->channels[rondo_block()]);
     if (rondo_thread() % 32 == 0 && mine)
         RONDO_UNROLL
-        for (unsigned r = 0; r < ranks; r++)
-            if (r != me) {
-                rondo_prefetch(from[r]);
-                rondo_prefetch(from[r] + (size_t)lane->half_lines * RONDO_LINE_BYTES);
-            }
+    for (unsigned r = 0; r < ranks; r++)
+        if (r != me) {
+            rondo_prefetch(from[r]);
+            rondo_prefetch(from[r] + (size_t)lane->half_lines * RONDO_LINE_BYTES);
+        }
 
     struct rondo_run run = rondo_launch_begin(lane, work);
     struct rondo_line own, looked[RONDO_ARG_PEERS];
@@ -139,25 +139,46 @@ RONDO_FN void rondo_single_body(enum rondo_algo algo, enum rondo_dtype dtype, en
         rondo_single_steps(any, algo, dtype, op, args);
 }
 
-/* One work's reduction in a batch; out of line, one function for each (dtype, op). Returns whether the run is dead. */
-#define RONDO_BATCH_REDUCE(DTYPE, OP)                                                                                  \
-    RONDO_CALL bool rondo_batch_reduce_##DTYPE##_##OP(struct rondo_run run)                                            \
-    {                                                                                                                  \
-        const struct rondo_how any = {0, 1};                                                                           \
-        if (run.work->algo == RONDO_ONE_SHOT)                                                                          \
-            rondo_one_shot_reduce(any, RONDO_##DTYPE, RONDO_##OP, &run, 0);                                            \
-        else                                                                                                           \
-            rondo_two_shot_reduce(any, RONDO_##DTYPE, RONDO_##OP, false, &run, 0);                                     \
-        return run.dead;                                                                                               \
+/* One work's reduction in a batch. Returns whether the run is dead. */
+RONDO_FN bool rondo_batch_reduce(struct rondo_how how, enum rondo_dtype dtype, enum rondo_redop op,
+                                 struct rondo_run run)
+{
+    if (run.work->algo == RONDO_ONE_SHOT)
+        rondo_one_shot_reduce(how, dtype, op, &run, 0);
+    else
+        rondo_two_shot_reduce(how, dtype, op, false, &run, 0);
+    return run.dead;
+}
+
+/* Out of line, one function for each (dtype, op). */
+#define RONDO_BATCH_REDUCE(DTYPE, OP, specialized)                           \
+    RONDO_CALL bool rondo_batch_reduce_##DTYPE##_##OP(struct rondo_run run)  \
+    {                                                                        \
+        const struct rondo_how two = {2, 1}, four = {4, 1}, any = {0, 1};    \
+        if (specialized && run.lane->ranks == 2)                             \
+            return rondo_batch_reduce(two, RONDO_##DTYPE, RONDO_##OP, run);  \
+        if (specialized && run.lane->ranks == 4)                             \
+            return rondo_batch_reduce(four, RONDO_##DTYPE, RONDO_##OP, run); \
+        return rondo_batch_reduce(any, RONDO_##DTYPE, RONDO_##OP, run);      \
     }
 
-RONDO_CALL void rondo_batch_push(unsigned element, struct rondo_run run)
+RONDO_FN void rondo_batch_push_how(struct rondo_how how, unsigned element, const struct rondo_run *run)
 {
-    const struct rondo_how any = {0, 1};
-    if (run.work->algo == RONDO_ONE_SHOT)
-        rondo_one_shot_push(any, element, &run, 0);
+    if (run->work->algo == RONDO_ONE_SHOT)
+        rondo_one_shot_push(how, element, run, 0);
     else
-        rondo_two_shot_push(any, element, &run, 0);
+        rondo_two_shot_push(how, element, run, 0);
+}
+
+RONDO_FN void rondo_batch_push(unsigned element, const struct rondo_run *run)
+{
+    const struct rondo_how two = {2, 1}, four = {4, 1}, any = {0, 1};
+    if (run->lane->ranks == 2)
+        rondo_batch_push_how(two, element, run);
+    else if (run->lane->ranks == 4)
+        rondo_batch_push_how(four, element, run);
+    else
+        rondo_batch_push_how(any, element, run);
 }
 
 RONDO_CALL bool rondo_batch_gather(unsigned element, struct rondo_run run)
@@ -177,7 +198,7 @@ RONDO_FN void rondo_batch_body(const struct rondo_batch_args *args, bool (*reduc
     rondo_run_step(&run, 0);
     for (unsigned w = first; w < end; w++) {
         run.work = &args->works[w];
-        rondo_batch_push(rondo_dtype_bytes(run.work->dtype), run);
+        rondo_batch_push(rondo_dtype_bytes(run.work->dtype), &run);
     }
     rondo_launch_check(&run);
     for (unsigned w = first; w < end && !run.dead; w++) {

@@ -7,11 +7,11 @@
 #include "kernels/work.h"
 
 /* X(DTYPE, OP, specialized for common numbers of ranks) */
-#define RONDO_OPS_OF(X, DTYPE, SUM_SPECIALIZED)                                                                        \
-    X(DTYPE, SUM, SUM_SPECIALIZED)                                                                                     \
-    X(DTYPE, PROD, false)                                                                                              \
-    X(DTYPE, MAX, false)                                                                                               \
-    X(DTYPE, MIN, false)                                                                                               \
+#define RONDO_OPS_OF(X, DTYPE, SUM_SPECIALIZED) \
+    X(DTYPE, SUM, SUM_SPECIALIZED)              \
+    X(DTYPE, PROD, false)                       \
+    X(DTYPE, MAX, false)                        \
+    X(DTYPE, MIN, false)                        \
     X(DTYPE, AVG, false)
 
 /* The list in parts, so that nvcc may work on several at once. */
@@ -19,8 +19,7 @@
 #define RONDO_REDUCTIONS_1(X) RONDO_OPS_OF(X, F16, true) RONDO_OPS_OF(X, U8, false) RONDO_OPS_OF(X, U32, false)
 #define RONDO_REDUCTIONS_2(X) RONDO_OPS_OF(X, BF16, true) RONDO_OPS_OF(X, E4M3, false) RONDO_OPS_OF(X, I64, false)
 #define RONDO_REDUCTIONS_3(X) RONDO_OPS_OF(X, F64, false) RONDO_OPS_OF(X, E5M2, false) RONDO_OPS_OF(X, U64, false)
-#define RONDO_REDUCTIONS(X)                                                                                            \
-    RONDO_REDUCTIONS_0(X) RONDO_REDUCTIONS_1(X) RONDO_REDUCTIONS_2(X) RONDO_REDUCTIONS_3(X)
+#define RONDO_REDUCTIONS(X)   RONDO_REDUCTIONS_0(X) RONDO_REDUCTIONS_1(X) RONDO_REDUCTIONS_2(X) RONDO_REDUCTIONS_3(X)
 
 enum {
     RONDO_KERNEL_BATCH = RONDO_ALGO_COUNT * RONDO_DTYPE_COUNT * RONDO_REDOP_COUNT,

@@ -2,14 +2,14 @@
 #include "kernels/entry.h"
 #include "kernels/instances.h"
 
-#define SINGLE(DTYPE, OP, specialized)                                                                                 \
-    RONDO_KERNEL rondo_all_reduce_oneshot_##DTYPE##_##OP(RONDO_ARGS(struct rondo_single_args) args)                    \
-    {                                                                                                                  \
-        rondo_single_body(RONDO_ONE_SHOT, RONDO_##DTYPE, RONDO_##OP, specialized, &args);                              \
-    }                                                                                                                  \
-    RONDO_KERNEL rondo_all_reduce_twoshot_##DTYPE##_##OP(RONDO_ARGS(struct rondo_single_args) args)                    \
-    {                                                                                                                  \
-        rondo_single_body(RONDO_TWO_SHOT, RONDO_##DTYPE, RONDO_##OP, specialized, &args);                              \
+#define SINGLE(DTYPE, OP, specialized)                                                              \
+    RONDO_KERNEL rondo_all_reduce_oneshot_##DTYPE##_##OP(RONDO_ARGS(struct rondo_single_args) args) \
+    {                                                                                               \
+        rondo_single_body(RONDO_ONE_SHOT, RONDO_##DTYPE, RONDO_##OP, specialized, &args);           \
+    }                                                                                               \
+    RONDO_KERNEL rondo_all_reduce_twoshot_##DTYPE##_##OP(RONDO_ARGS(struct rondo_single_args) args) \
+    {                                                                                               \
+        rondo_single_body(RONDO_TWO_SHOT, RONDO_##DTYPE, RONDO_##OP, specialized, &args);           \
     }
 
 #if RONDO_UNIT == 0
@@ -22,14 +22,13 @@ RONDO_REDUCTIONS_2(SINGLE)
 RONDO_REDUCTIONS_3(SINGLE)
 #elif RONDO_UNIT == 4
 
-#define REDUCE(DTYPE, OP, specialized) RONDO_BATCH_REDUCE(DTYPE, OP)
-RONDO_REDUCTIONS(REDUCE)
+RONDO_REDUCTIONS(RONDO_BATCH_REDUCE)
 
 RONDO_FN bool batch_reduce(struct rondo_run run)
 {
     switch (run.work->dtype * RONDO_REDOP_COUNT + run.work->redop) {
-#define CASE(DTYPE, OP, specialized)                                                                                   \
-    case RONDO_##DTYPE * RONDO_REDOP_COUNT + RONDO_##OP:                                                               \
+#define CASE(DTYPE, OP, specialized)                    \
+    case RONDO_##DTYPE *RONDO_REDOP_COUNT + RONDO_##OP: \
         return rondo_batch_reduce_##DTYPE##_##OP(run);
         RONDO_REDUCTIONS(CASE)
     default:

@@ -37,9 +37,9 @@ struct rondo_run {
     const struct rondo_lane_args *lane;
     const struct rondo_work *work; /* for the report */
     uint32_t epoch;
-    uint32_t base;    /* first line of the half in use */
-    bool overlapped;  /* another launch was found running on the lane */
-    bool dead;        /* the lane is stopped, or a wait was given up: send and wait no more, the results are void */
+    uint32_t base;   /* first line of the half in use */
+    bool overlapped; /* another launch was found running on the lane */
+    bool dead;       /* the lane is stopped, or a wait was given up: send and wait no more, the results are void */
 };
 
 RONDO_FN bool rondo_line_is_special(struct rondo_line line)

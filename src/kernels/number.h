@@ -75,14 +75,14 @@ RONDO_FN uint16_t rondo_narrow_BF16(float f)
     return rondo_float_to_bfloat(f);
 }
 
-#define RONDO_SAME(NAME, storage, accumulator)                                                                         \
-    RONDO_FN accumulator rondo_widen_##NAME(storage x)                                                                 \
-    {                                                                                                                  \
-        return (accumulator)x;                                                                                         \
-    }                                                                                                                  \
-    RONDO_FN storage rondo_narrow_##NAME(accumulator x)                                                                \
-    {                                                                                                                  \
-        return (storage)x;                                                                                             \
+#define RONDO_SAME(NAME, storage, accumulator)          \
+    RONDO_FN accumulator rondo_widen_##NAME(storage x)  \
+    {                                                   \
+        return (accumulator)x;                          \
+    }                                                   \
+    RONDO_FN storage rondo_narrow_##NAME(accumulator x) \
+    {                                                   \
+        return (storage)x;                              \
     }
 RONDO_SAME(I8, int8_t, int32_t)
 RONDO_SAME(U8, uint8_t, uint32_t)

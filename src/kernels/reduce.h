@@ -13,22 +13,22 @@ struct rondo_accumulators {
 };
 
 /* Signed sums and products go through the unsigned type: they wrap instead of being undefined. */
-#define RONDO_APPLY(T, U)                                                                                              \
-    RONDO_FN T rondo_apply_##T(enum rondo_redop op, T a, T b)                                                          \
-    {                                                                                                                  \
-        switch (op) {                                                                                                  \
-        case RONDO_SUM:                                                                                                \
-        case RONDO_AVG:                                                                                                \
-            return (T)((U)a + (U)b);                                                                                   \
-        case RONDO_PROD:                                                                                               \
-            return (T)((U)a * (U)b);                                                                                   \
-        case RONDO_MAX:                                                                                                \
-            return b > a || a != a ? b : a; /* a number wins over NaN; of two zeros the lower rank's stays */          \
-        case RONDO_MIN:                                                                                                \
-            return b < a || a != a ? b : a;                                                                            \
-        default:                                                                                                       \
-            return a;                                                                                                  \
-        }                                                                                                              \
+#define RONDO_APPLY(T, U)                                                                                     \
+    RONDO_FN T rondo_apply_##T(enum rondo_redop op, T a, T b)                                                 \
+    {                                                                                                         \
+        switch (op) {                                                                                         \
+        case RONDO_SUM:                                                                                       \
+        case RONDO_AVG:                                                                                       \
+            return (T)((U)a + (U)b);                                                                          \
+        case RONDO_PROD:                                                                                      \
+            return (T)((U)a * (U)b);                                                                          \
+        case RONDO_MAX:                                                                                       \
+            return b > a || a != a ? b : a; /* a number wins over NaN; of two zeros the lower rank's stays */ \
+        case RONDO_MIN:                                                                                       \
+            return b < a || a != a ? b : a;                                                                   \
+        default:                                                                                              \
+            return a;                                                                                         \
+        }                                                                                                     \
     }
 RONDO_APPLY(int32_t, uint32_t)
 RONDO_APPLY(uint32_t, uint32_t)
@@ -42,15 +42,15 @@ RONDO_APPLY(double, double)
 RONDO_FN void rondo_accumulate_first(enum rondo_dtype dtype, struct rondo_accumulators *acc, struct rondo_line line)
 {
     switch (dtype) {
-#define X(NAME, value, storage, accumulator)                                                                           \
-    case RONDO_##NAME:                                                                                                 \
-        RONDO_UNROLL                                                                                                   \
-        for (unsigned i = 0; i < RONDO_LINE_BYTES / sizeof(storage); i++) {                                            \
-            storage x;                                                                                                 \
-            memcpy(&x, (const char *)&line + i * sizeof x, sizeof x);                                                  \
-            accumulator a = rondo_widen_##NAME(x);                                                                     \
-            memcpy((char *)acc + i * sizeof a, &a, sizeof a);                                                          \
-        }                                                                                                              \
+#define X(NAME, value, storage, accumulator)                                \
+    case RONDO_##NAME:                                                      \
+        RONDO_UNROLL                                                        \
+        for (unsigned i = 0; i < RONDO_LINE_BYTES / sizeof(storage); i++) { \
+            storage x;                                                      \
+            memcpy(&x, (const char *)&line + i * sizeof x, sizeof x);       \
+            accumulator a = rondo_widen_##NAME(x);                          \
+            memcpy((char *)acc + i * sizeof a, &a, sizeof a);               \
+        }                                                                   \
         break;
         RONDO_DTYPES(X)
 #undef X
@@ -64,17 +64,17 @@ RONDO_FN void rondo_accumulate(enum rondo_dtype dtype, enum rondo_redop op, stru
                                struct rondo_line line)
 {
     switch (dtype) {
-#define X(NAME, value, storage, accumulator)                                                                           \
-    case RONDO_##NAME:                                                                                                 \
-        RONDO_UNROLL                                                                                                   \
-        for (unsigned i = 0; i < RONDO_LINE_BYTES / sizeof(storage); i++) {                                            \
-            storage x;                                                                                                 \
-            accumulator a;                                                                                             \
-            memcpy(&x, (const char *)&line + i * sizeof x, sizeof x);                                                  \
-            memcpy(&a, (const char *)acc + i * sizeof a, sizeof a);                                                    \
-            a = rondo_apply_##accumulator(op, a, rondo_widen_##NAME(x));                                               \
-            memcpy((char *)acc + i * sizeof a, &a, sizeof a);                                                          \
-        }                                                                                                              \
+#define X(NAME, value, storage, accumulator)                                \
+    case RONDO_##NAME:                                                      \
+        RONDO_UNROLL                                                        \
+        for (unsigned i = 0; i < RONDO_LINE_BYTES / sizeof(storage); i++) { \
+            storage x;                                                      \
+            accumulator a;                                                  \
+            memcpy(&x, (const char *)&line + i * sizeof x, sizeof x);       \
+            memcpy(&a, (const char *)acc + i * sizeof a, sizeof a);         \
+            a = rondo_apply_##accumulator(op, a, rondo_widen_##NAME(x));    \
+            memcpy((char *)acc + i * sizeof a, &a, sizeof a);               \
+        }                                                                   \
         break;
         RONDO_DTYPES(X)
 #undef X
@@ -89,17 +89,17 @@ RONDO_FN struct rondo_line rondo_accumulated(enum rondo_dtype dtype, enum rondo_
 {
     struct rondo_line line;
     switch (dtype) {
-#define X(NAME, value, storage, accumulator)                                                                           \
-    case RONDO_##NAME:                                                                                                 \
-        RONDO_UNROLL                                                                                                   \
-        for (unsigned i = 0; i < RONDO_LINE_BYTES / sizeof(storage); i++) {                                            \
-            accumulator a;                                                                                             \
-            memcpy(&a, (const char *)acc + i * sizeof a, sizeof a);                                                    \
-            if (op == RONDO_AVG)                                                                                       \
-                a = a / (accumulator)ranks;                                                                            \
-            storage x = rondo_narrow_##NAME(a);                                                                        \
-            memcpy((char *)&line + i * sizeof x, &x, sizeof x);                                                        \
-        }                                                                                                              \
+#define X(NAME, value, storage, accumulator)                                \
+    case RONDO_##NAME:                                                      \
+        RONDO_UNROLL                                                        \
+        for (unsigned i = 0; i < RONDO_LINE_BYTES / sizeof(storage); i++) { \
+            accumulator a;                                                  \
+            memcpy(&a, (const char *)acc + i * sizeof a, sizeof a);         \
+            if (op == RONDO_AVG)                                            \
+                a = a / (accumulator)ranks;                                 \
+            storage x = rondo_narrow_##NAME(a);                             \
+            memcpy((char *)&line + i * sizeof x, &x, sizeof x);             \
+        }                                                                   \
         break;
         RONDO_DTYPES(X)
 #undef X

@@ -9,8 +9,8 @@
 enum {
     RONDO_MAX_CHANNELS = 128, /* thread blocks of a launch */
     RONDO_MAX_THREADS = 512,  /* threads of a block */
-    RONDO_ARG_PEERS = 8,      /* peers whose mailboxes are named in the arguments; beyond it a table in memory is read */
-    RONDO_BATCH_WORKS = 60,   /* works of one launch: as many as fit into 4 KiB of kernel arguments */
+    RONDO_ARG_PEERS = 8,    /* peers whose mailboxes are named in the arguments; beyond it a table in memory is read */
+    RONDO_BATCH_WORKS = 60, /* works of one launch: as many as fit into 4 KiB of kernel arguments */
 };
 
 enum rondo_algo {
@@ -25,7 +25,8 @@ enum rondo_algo {
 struct rondo_channel {
     uint32_t epoch; /* steps that the lane has run; its parity says which half of the mailbox is next. Wraps freely */
     uint32_t busy;  /* where the block runs that is running, once it has waited for long or has much to do; 0: none */
-    uint32_t stop;  /* not 0: the comm is gone or has failed; a kernel that sees it touches nothing else. Host, kernels */
+    uint32_t
+        stop; /* not 0: the comm is gone or has failed; a kernel that sees it touches nothing else. Host, kernels */
     uint32_t claim; /* channel 0 only: set by the block that writes the lane's report */
 };
 

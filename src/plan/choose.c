@@ -29,6 +29,7 @@ struct rondo_shape rondo_choose_shape(const struct rondo_limits *limits, enum ro
     while (threads < limits->max_threads && threads * limits->max_channels < span)
         threads *= 2;
     shape.threads = (unsigned)clamp(limits->forced_threads ? limits->forced_threads : threads, 1, limits->max_threads);
-    shape.channels = (unsigned)clamp((span + shape.threads - 1) / shape.threads, limits->min_channels, limits->max_channels);
+    shape.channels =
+        (unsigned)clamp((span + shape.threads - 1) / shape.threads, limits->min_channels, limits->max_channels);
     return shape;
 }

@@ -22,10 +22,10 @@ struct rondo_task {
 struct rondo_plan_launch {
     unsigned kernel; /* kernels/instances.h */
     unsigned blocks, threads;
-    uint32_t steps;      /* by which the lane's epoch advances */
-    unsigned works;      /* tasks of the group that the launch covers */
-    unsigned algo;       /* of the first, for reports */
-    size_t args_bytes;   /* that are in use */
+    uint32_t steps;    /* by which the lane's epoch advances */
+    unsigned works;    /* tasks of the group that the launch covers */
+    unsigned algo;     /* of the first, for reports */
+    size_t args_bytes; /* that are in use */
     union {
         struct rondo_single_args single;
         struct rondo_batch_args batch;

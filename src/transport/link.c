@@ -36,8 +36,8 @@ static rondoResult_t import_open(struct rondo_anchor *anchor, const struct rondo
 {
     struct rondo_mem_handle handle = {.fd = peer->fd};
     memcpy(handle.bytes, peer->offer.handle, sizeof handle.bytes);
-    RONDO_TRY(anchor->ops->mem_import(anchor->device, &handle, peer->offer.bytes,
-                                      (enum rondo_mem_kind)peer->offer.kind, &link->mapping));
+    RONDO_TRY(anchor->ops->mem_import(anchor->device, &handle, peer->offer.bytes, (enum rondo_mem_kind)peer->offer.kind,
+                                      &link->mapping));
     link->address = link->mapping.address;
     return rondoSuccess;
 }

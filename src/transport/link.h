@@ -32,8 +32,8 @@ struct rondo_link {
 };
 
 struct rondo_link_ops {
-    const char *path;        /* the log's name for it between GPUs */
-    const char *host_path;   /* and on the host device */
+    const char *path;      /* the log's name for it between GPUs */
+    const char *host_path; /* and on the host device */
     /* NULL, or a constant text that says why this way is not for that peer. */
     const char *(*refuses)(const struct rondo_link_peer *peer);
     /* Called at comm init; may block. On an error nothing is left open. */

@@ -14,7 +14,7 @@ struct rig {
     const struct machine *machine;
     struct procs *procs;
     int rank, ranks;
-    bool alone; /* the only rank of its process */
+    bool alone;         /* the only rank of its process */
     rondoUniqueId *ids; /* shared by all ranks; ids[0] was used for `comm` */
     char *scratch;      /* shared by all ranks, RIG_SCRATCH bytes, zero at first */
     rondoComm_t comm;
@@ -46,14 +46,14 @@ int rig_ranks(int wanted);
 bool rig_on_host(void);
 
 /* Prints and counts as a failure. */
-#define RIG_CHECK(condition, ...)                                                                                      \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d rank %d: %s: ", __FILE__, __LINE__, rig->rank, #condition);                         \
-            fprintf(stderr, __VA_ARGS__);                                                                              \
-            fprintf(stderr, " (%s)\n", rondoGetLastError(NULL));                                                       \
-            return 1;                                                                                                  \
-        }                                                                                                              \
+#define RIG_CHECK(condition, ...)                                                              \
+    do {                                                                                       \
+        if (!(condition)) {                                                                    \
+            fprintf(stderr, "%s:%d rank %d: %s: ", __FILE__, __LINE__, rig->rank, #condition); \
+            fprintf(stderr, __VA_ARGS__);                                                      \
+            fprintf(stderr, " (%s)\n", rondoGetLastError(NULL));                               \
+            return 1;                                                                          \
+        }                                                                                      \
     } while (0)
 #define RIG_OK(call) RIG_CHECK((call) == rondoSuccess, "failed")
 
