@@ -27,7 +27,7 @@ struct data {
 /* The first `count` elements of what the rank gives. */
 void data_input(const struct data *data, int rank, void *to, size_t count);
 
-/* How many of the `count` elements are not the reduction. `worst`, if not NULL, is set to the first of them. */
+/* How many of the `count` elements are not the reduction. `first`, if not NULL, is set to the index of the first. */
 size_t data_wrong(const struct data *data, const void *result, size_t count, size_t *first);
 
 /* Element `index` of the reduction. */

@@ -173,7 +173,8 @@ static void add_library(struct parse *parse, const char *path)
         parse->options->libs[parse->options->lib_count++] = path;
 }
 
-static enum options_verdict parse_one(struct parse *parse, int key)
+/* nccl-tests' options, and those with a letter. */
+static void parse_letter(struct parse *parse, int key)
 {
     struct bench_options *options = parse->options;
     switch (key) {
@@ -215,6 +216,15 @@ static enum options_verdict parse_one(struct parse *parse, int key)
     case 'G':
         options->replays = parse_count(parse, optarg, 0, 10000000);
         break;
+    default:
+        parse->bad = 1; /* getopt has said why */
+    }
+}
+
+static void parse_word(struct parse *parse, int key)
+{
+    struct bench_options *options = parse->options;
+    switch (key) {
     case KEY_OP:
         options->ops = parse_list(parse, optarg, op_name);
         break;
@@ -248,15 +258,23 @@ static enum options_verdict parse_one(struct parse *parse, int key)
     case KEY_SVG:
         options->svg = optarg;
         break;
-    case KEY_HELP:
+    }
+}
+
+static enum options_verdict parse_one(struct parse *parse, int key)
+{
+    if (key == KEY_HELP) {
         usage_print();
         return OPTIONS_DONE;
-    case KEY_VERSION:
+    }
+    if (key == KEY_VERSION) {
         printf("rondo-perf %d.%d.%d\n", RONDO_MAJOR, RONDO_MINOR, RONDO_PATCH);
         return OPTIONS_DONE;
-    default:
-        parse->bad = 1; /* getopt has said why */
     }
+    if (key < KEY_OP)
+        parse_letter(parse, key);
+    else
+        parse_word(parse, key);
     return parse->bad ? OPTIONS_BAD : OPTIONS_RUN;
 }
 

@@ -4,10 +4,13 @@
  * and debugged, on machines without a GPU. RONDO_DEVICE=host chooses it; it is also what is used where no GPU is found.
  *
  * Semantics are CUDA's: work on a stream runs in order and asynchronously to the caller; NULL is the default stream of
- * the thread's current device, which here does not synchronize with other streams; capture turns the work into graph nodes
- * instead of running it; a graph's nodes run when what they depend on is done. Any memory of the process is "device memory".
- * All calls are thread-safe.
- * Errors are Rondo's result codes, and rondoGetLastError() says more. None of these needs a GPU, or may be given CUDA's handles.
+ * the thread's current device, which here does not synchronize with other streams; capture turns the work into graph
+ * nodes instead of running it; a graph's nodes run when what they depend on is done. Any memory of the process is
+ * "device memory". All calls are thread-safe; a handle must not be used by others while it is destroyed. A child that
+ * was forked has none of its parent's streams, events and graphs, and can make its own.
+ *
+ * Errors are Rondo's result codes, and rondoGetLastError() says more. None of these needs a GPU, or may be given CUDA's
+ * handles. A handle that is not one is rondoInvalidArgument where that can be seen.
  */
 #ifndef RONDO_HOST_H
 #define RONDO_HOST_H
@@ -38,10 +41,12 @@ RONDO_API rondoResult_t rondoHostGetDevice(int *device);
 RONDO_API rondoResult_t rondoHostMalloc(void **pointer, size_t bytes);
 RONDO_API rondoResult_t rondoHostFree(void *pointer);
 
-/* A stream is one worker thread. Destroy returns at once; what was enqueued still runs. */
+/* A stream is one worker thread, and more for launches of several blocks. Destroy returns at once; what was enqueued
+ * still runs. A capture that the stream takes part in is void then, and over if it began on it. */
 RONDO_API rondoResult_t rondoHostStreamCreate(rondoHostStream_t *stream);
 RONDO_API rondoResult_t rondoHostStreamDestroy(rondoHostStream_t stream);
-/* Waits until all that was enqueued has run. InvalidUsage while the stream captures. */
+/* Waits until all that was enqueued before the call has run. InvalidUsage while the stream captures, and the capture is
+ * void then; the same goes for Query. */
 RONDO_API rondoResult_t rondoHostStreamSynchronize(rondoHostStream_t stream);
 /* rondoSuccess if all has run, else rondoInProgress. */
 RONDO_API rondoResult_t rondoHostStreamQuery(rondoHostStream_t stream);
@@ -51,9 +56,10 @@ RONDO_API rondoResult_t rondoHostMemcpyAsync(void *to, const void *from, size_t 
 RONDO_API rondoResult_t rondoHostMemsetAsync(void *to, int byte, size_t bytes, rondoHostStream_t stream);
 RONDO_API rondoResult_t rondoHostLaunch(void (*function)(void *), void *argument, rondoHostStream_t stream);
 
-/* Record marks the stream's end as of now; waiting for an event that was never recorded does nothing. During capture, record and wait
- * join streams into the capture and fork it, as in CUDA. Elapsed: milliseconds between two events recorded outside captures that
- * have both happened (InvalidUsage else). */
+/* Record marks the stream's end as of now. A wait is for the last record as of now, whatever is recorded later; for an
+ * event that was never recorded it does nothing. During capture, record and wait fork the capture to other streams and
+ * join them again, as in CUDA. Synchronize, Query and Elapsed are InvalidUsage for an event that was last recorded in a
+ * capture. Elapsed: milliseconds between two events that have both happened (InvalidUsage else). */
 RONDO_API rondoResult_t rondoHostEventCreate(rondoHostEvent_t *event);
 RONDO_API rondoResult_t rondoHostEventDestroy(rondoHostEvent_t event);
 RONDO_API rondoResult_t rondoHostEventRecord(rondoHostEvent_t event, rondoHostStream_t stream);
@@ -62,20 +68,24 @@ RONDO_API rondoResult_t rondoHostEventQuery(rondoHostEvent_t event);
 RONDO_API rondoResult_t rondoHostEventElapsed(float *milliseconds, rondoHostEvent_t from, rondoHostEvent_t to);
 RONDO_API rondoResult_t rondoHostStreamWaitEvent(rondoHostStream_t stream, rondoHostEvent_t event);
 
-/* EndCapture gives the graph, or InvalidUsage if a forked stream was not joined again or the capture was spoiled (the stream is
- * usable again either way). */
+/* EndCapture gives the graph, or InvalidUsage and NULL if a forked stream was not joined again or the capture was made
+ * void by an error. Either way all its streams are usable again. Only the stream that began may end (InvalidUsage else,
+ * and the capture goes on). */
 RONDO_API rondoResult_t rondoHostStreamBeginCapture(rondoHostStream_t stream, rondoHostCaptureMode_t mode);
 RONDO_API rondoResult_t rondoHostStreamEndCapture(rondoHostStream_t stream, rondoHostGraph_t *graph);
 /* Whether the stream is capturing (1) or not (0). */
 RONDO_API rondoResult_t rondoHostStreamIsCapturing(rondoHostStream_t stream, int *capturing);
 
-/* The graph's nodes and the edges between them: *count in: room, out: how many there are (arrays may be NULL). */
+/* The graph's nodes, in an order in which they could run, and the edges between them. *count in: room in the arrays,
+ * out: how many there are (arrays may be NULL). */
 RONDO_API rondoResult_t rondoHostGraphGetNodes(rondoHostGraph_t graph, rondoHostNode_t *nodes, size_t *count);
 RONDO_API rondoResult_t rondoHostGraphGetEdges(rondoHostGraph_t graph, rondoHostNode_t *from, rondoHostNode_t *to,
                                                size_t *count);
 
-/* An executable copy of the graph; several may be made, and outlive the graph. Launching enqueues one run; runs of the same executable do
- * not overlap. Destroying one that runs is deferred until it has run. */
+/* An executable copy of the graph; several may be made, and outlive the graph. Launching enqueues one run (InvalidUsage
+ * into a capture). Runs of the same executable do not overlap: they happen in the order of their launches, also on
+ * different streams. Nodes that do not depend on each other run at the same time. Destroying an executable that runs is
+ * deferred until it has run. */
 RONDO_API rondoResult_t rondoHostGraphInstantiate(rondoHostGraphExec_t *exec, rondoHostGraph_t graph);
 RONDO_API rondoResult_t rondoHostGraphLaunch(rondoHostGraphExec_t exec, rondoHostStream_t stream);
 RONDO_API rondoResult_t rondoHostGraphExecDestroy(rondoHostGraphExec_t exec);

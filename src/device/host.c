@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct rondo_device {
@@ -125,8 +126,13 @@ static rondoResult_t mem_export(struct rondo_device *device, const struct rondo_
 static rondoResult_t mem_import(struct rondo_device *device, const struct rondo_mem_handle *handle, size_t bytes,
                                 enum rondo_mem_kind kind, struct rondo_mem *mem)
 {
+    struct stat status;
     (void)device;
     memset(mem, 0, sizeof *mem);
+    if (kind != RONDO_MEM_SHAREABLE || handle->fd < 0)
+        return rondo_fail(rondoInternalError, "a peer's memory came without a descriptor");
+    if (fstat(handle->fd, &status) != 0 || (uint64_t)status.st_size < bytes) /* else a touch of it would be SIGBUS */
+        return rondo_fail(rondoSystemError, "a peer's memory is not the %zu bytes that it should be", bytes);
     RONDO_TRY(map(handle->fd, bytes, mem));
     mem->bytes = bytes;
     mem->kind = kind;
@@ -212,12 +218,8 @@ static void event_destroy(struct rondo_device *device, struct rondo_event *event
 static rondoResult_t event_wait_host(struct rondo_device *device, struct rondo_event *event, uint64_t timeout_ns,
                                      bool *done)
 {
-    rondoHostEvent_t e = (rondoHostEvent_t)event;
     (void)device;
-    pthread_mutex_lock(&e->lock);
-    const uint64_t ticket = e->recorded;
-    pthread_mutex_unlock(&e->lock);
-    *done = host_event_await_for(e, ticket, timeout_ns);
+    *done = host_event_await((rondoHostEvent_t)event, timeout_ns);
     return rondoSuccess;
 }
 
@@ -266,6 +268,8 @@ static rondoResult_t launch(struct rondo_device *device, const struct rondo_laun
         .blocks = launch->blocks,
     };
     (void)device;
+    if (launch->blocks == 0)
+        return rondo_fail(rondoInternalError, "a launch without blocks");
     return host_stream_act(launch->stream, &action);
 }
 

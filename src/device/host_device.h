@@ -1,7 +1,8 @@
 /* The host device's parts, for each other.
  *
- * Lock order: the graph lock (host_graph.c), then a stream's, then an event's. An executable graph's lock and a pool's
- * are taken alone. */
+ * Lock order: the graph lock (host_graph.c), then the default streams' lock (host_stream.c), an executable's or a
+ * stream's; an executable's before a stream's. A mark's and a pool's are taken last and alone. No lock is held while an
+ * action runs or an owner's release is called. */
 #ifndef RONDO_DEVICE_HOST_DEVICE_H
 #define RONDO_DEVICE_HOST_DEVICE_H
 
@@ -13,7 +14,7 @@
 
 /* ---- blocks: host_pool.c ---- */
 
-/* Threads that run the blocks of one launch at a time, besides the caller. Zeroed is empty. */
+/* Threads that run the blocks of one launch at a time, besides the caller. */
 struct host_pool {
     pthread_mutex_t lock; /* guards all */
     pthread_cond_t changed;
@@ -26,7 +27,10 @@ struct host_pool {
     bool closing;
 };
 void host_pool_init(struct host_pool *pool);
-/* Runs all blocks at the same time and returns when all are done. */
+/* Makes the threads that launches of so many blocks need. Any thread may call it, while a launch runs too.
+ * rondoSystemError: there are no more to be had. */
+rondoResult_t host_pool_reserve(struct host_pool *pool, unsigned blocks);
+/* Runs all blocks, for which there are threads, at the same time and returns when all are done. */
 void host_pool_run(struct host_pool *pool, void (*kernel)(const void *), const void *args, unsigned blocks);
 void host_pool_fini(struct host_pool *pool);
 
@@ -54,6 +58,7 @@ void host_action_fini(struct host_action *action);
 
 struct host_capture;
 struct host_command;
+struct host_mark;
 
 struct host_tails {
     rondoHostNode_t *nodes;
@@ -63,52 +68,64 @@ struct host_tails {
 struct CUstream_st {
     uint64_t magic;
     uint64_t id;
-    pthread_mutex_t lock; /* guards the queue */
-    pthread_cond_t changed;
+    unsigned process;        /* see host_stream.c */
+    pthread_mutex_t lock;    /* guards the queue */
+    pthread_cond_t more;     /* the worker waits for commands */
+    pthread_cond_t progress; /* others wait for the worker */
     struct host_command *first, *last;
-    bool running, closing;
-    struct host_pool pool;           /* worker's */
+    uint64_t enqueued, finished; /* commands so far */
+    bool closing;
+    struct host_pool pool;           /* the worker runs launches in it */
     struct host_capture *capture;    /* graph lock */
     struct CUstream_st *next_member; /* of the capture; graph lock */
-    struct host_tails tails;         /* graph lock */
+    struct host_tails tails;         /* the next node's dependencies; graph lock */
+    int device;                      /* of a default stream */
+    struct CUstream_st *next;        /* among default streams; their lock */
 };
 
 /* The stream behind a handle: NULL is the current device's default stream. rondoInvalidArgument: no stream. */
 rondoResult_t host_stream_find(rondoHostStream_t handle, struct CUstream_st **stream);
 /* Enqueues, or adds to the capture. The action's arguments are copied. */
 rondoResult_t host_stream_act(rondoHostStream_t handle, const struct host_action *action);
-rondoResult_t host_stream_enqueue_graph(struct CUstream_st *stream, rondoHostGraphExec_t exec);
-rondoResult_t host_stream_enqueue_record(struct CUstream_st *stream, rondoHostEvent_t event, uint64_t ticket);
-rondoResult_t host_stream_enqueue_wait(struct CUstream_st *stream, rondoHostEvent_t event, uint64_t ticket);
+/* These take over a reference of the caller's unless they fail. */
+rondoResult_t host_stream_enqueue_graph(struct CUstream_st *stream, rondoHostGraphExec_t exec, uint64_t run);
+rondoResult_t host_stream_enqueue_record(struct CUstream_st *stream, struct host_mark *mark);
+rondoResult_t host_stream_enqueue_wait(struct CUstream_st *stream, struct host_mark *mark);
 
 /* ---- events: host_event.c ---- */
 
+/* One record of an event. Who waits for it is not concerned with what is recorded in the event later. Counted. */
+struct host_mark;
+
 struct rondoHostEvent {
     uint64_t magic;
-    pthread_mutex_t lock; /* guards the numbers */
-    pthread_cond_t changed;
-    unsigned references;
-    uint64_t recorded, done; /* records asked for, and the last that has happened */
-    uint64_t done_ns;
+    struct host_mark *mark;  /* of the last record outside captures, NULL: none; graph lock */
     uint64_t capture_id;     /* of the capture that it was last recorded in, 0: none; graph lock */
     struct host_tails tails; /* as of then; graph lock */
 };
-void host_event_happened(rondoHostEvent_t event, uint64_t ticket);
-void host_event_await(rondoHostEvent_t event, uint64_t ticket);
+void host_mark_happened(struct host_mark *mark);
 /* Whether it happened within the time; UINT64_MAX: no limit. */
-bool host_event_await_for(rondoHostEvent_t event, uint64_t ticket, uint64_t timeout_ns);
-void host_event_hold(rondoHostEvent_t event);
-void host_event_drop(rondoHostEvent_t event);
+bool host_mark_await(struct host_mark *mark, uint64_t timeout_ns);
+void host_mark_drop(struct host_mark *mark);
+/* The same for what the event recorded last; true if it never did. */
+bool host_event_await(rondoHostEvent_t event, uint64_t timeout_ns);
 
 /* ---- captures and graphs: host_graph.c ---- */
 
 extern pthread_mutex_t host_graph_lock;
+
+/* In a forked child: its parent's captures are no concern of its own. */
+void host_capture_forget_all(void);
 
 /* Under the graph lock: */
 rondoResult_t host_capture_add(struct CUstream_st *stream, const struct host_action *action);
 rondoResult_t host_capture_record(struct CUstream_st *stream, rondoHostEvent_t event);
 rondoResult_t host_capture_wait(struct CUstream_st *stream, rondoHostEvent_t event);
 void host_capture_spoil(struct CUstream_st *stream);
+/* The stream goes out of the capture, which is void then and, if it began here, over. What is returned is to be freed,
+ * without the lock; NULL: nothing. */
+struct host_capture *host_capture_leave(struct CUstream_st *stream);
+void host_capture_free(struct host_capture *capture);
 rondoResult_t host_tails_add(struct host_tails *tails, rondoHostNode_t node);
 
 /* What a graph and its executables keep alive together. */
@@ -126,7 +143,8 @@ rondoResult_t host_graph_copy_node(rondoHostGraph_t graph, size_t index, struct 
 
 /* ---- executable graphs: host_exec.c ---- */
 
-void host_exec_run(rondoHostGraphExec_t exec, struct host_pool *pool); /* and drops the run's reference */
+/* Does the run with this number, when those before it are over, and drops its reference. */
+void host_exec_run(rondoHostGraphExec_t exec, uint64_t run, struct host_pool *pool);
 
 /* Members of the row, in host_graph.c. */
 rondoResult_t host_stream_capture(struct rondo_device *, struct CUstream_st *, struct rondo_capture *);

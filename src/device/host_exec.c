@@ -31,18 +31,20 @@ struct rondoHostGraphExec {
     size_t step_count;
     struct chain *chains; /* chains[0] has no thread */
     size_t chain_count;
+    unsigned blocks; /* most of a launch in chains[0] */
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t changed;
     unsigned references;
-    bool running, closing;
-    unsigned long generation; /* runs so far */
-    size_t chains_left;       /* of this run */
-    bool *done;               /* steps of this run */
+    bool closing;
+    uint64_t launched, finished; /* runs so far: they happen in the order in which they were asked for */
+    unsigned long generation;    /* runs begun */
+    size_t chains_left;          /* of this run */
+    bool *done;                  /* steps of this run */
 };
 
-/* Puts each step on the chain of the first step that it needs and that no other step has continued yet, else on a new one;
- * needs within the chain are then given by its order. */
+/* Puts each step on the chain of the first step that it needs and that no other step has continued yet, else on a new
+ * one. So each step of a chain needs the one before it, and chains hold up nothing that the graph does not. */
 static void cut(rondoHostGraphExec_t exec, bool *continued)
 {
     for (size_t i = 0; i < exec->step_count; i++) {
@@ -148,9 +150,10 @@ static rondoResult_t copy_graph(rondoHostGraphExec_t exec, rondoHostGraph_t grap
     bool *continued = calloc(count + 1, sizeof *continued);
     rondoResult_t result =
         exec->steps && exec->done && continued ? rondoSuccess : rondo_fail(rondoSystemError, "out of memory");
-    for (; exec->step_count < count && result == rondoSuccess; exec->step_count++) {
-        struct step *step = &exec->steps[exec->step_count];
-        result = host_graph_copy_node(graph, exec->step_count, &step->action, &step->needs, &step->need_count);
+    while (exec->step_count < count && result == rondoSuccess) {
+        const size_t i = exec->step_count++; /* counted first: a step that was copied in part is freed too */
+        struct step *step = &exec->steps[i];
+        result = host_graph_copy_node(graph, i, &step->action, &step->needs, &step->need_count);
     }
     if (result == rondoSuccess)
         cut(exec, continued);
@@ -161,6 +164,29 @@ static rondoResult_t copy_graph(rondoHostGraphExec_t exec, rondoHostGraph_t grap
     if (!exec->chains)
         return rondo_fail(rondoSystemError, "out of memory");
     return host_graph_share_owners(graph, &exec->owners);
+}
+
+/* The most blocks that a launch of the chain has. */
+static unsigned blocks_of(rondoHostGraphExec_t exec, size_t chain)
+{
+    unsigned most = 1;
+    for (size_t i = 0; i < exec->step_count; i++)
+        if (exec->steps[i].chain == chain && exec->steps[i].action.kind == HOST_KERNEL &&
+            exec->steps[i].action.blocks > most)
+            most = exec->steps[i].action.blocks;
+    return most;
+}
+
+static rondoResult_t start_chain(rondoHostGraphExec_t exec, struct chain *chain)
+{
+    chain->exec = exec;
+    host_pool_init(&chain->pool);
+    rondoResult_t result = host_pool_reserve(&chain->pool, blocks_of(exec, (size_t)(chain - exec->chains)));
+    if (result == rondoSuccess && pthread_create(&chain->thread, NULL, run_chains, chain) != 0)
+        result = rondo_fail(rondoSystemError, "no thread for a branch of the graph");
+    if (result != rondoSuccess)
+        host_pool_fini(&chain->pool);
+    return result;
 }
 
 rondoResult_t rondoHostGraphInstantiate(rondoHostGraphExec_t *out, rondoHostGraph_t graph)
@@ -175,16 +201,13 @@ rondoResult_t rondoHostGraphInstantiate(rondoHostGraphExec_t *out, rondoHostGrap
     pthread_mutex_init(&exec->lock, NULL);
     pthread_cond_init(&exec->changed, NULL);
     rondoResult_t result = copy_graph(exec, graph);
-    size_t threads = 1;
-    for (; threads < exec->chain_count && result == rondoSuccess; threads++) {
-        struct chain *chain = &exec->chains[threads];
-        chain->exec = exec;
-        host_pool_init(&chain->pool);
-        if (pthread_create(&chain->thread, NULL, run_chains, chain) != 0) {
-            host_pool_fini(&chain->pool);
-            result = rondo_fail(rondoSystemError, "no thread for a branch of the graph");
-            break;
-        }
+    if (result == rondoSuccess)
+        exec->blocks = blocks_of(exec, 0);
+    size_t threads = 1; /* the end of the chains that have one */
+    while (result == rondoSuccess && threads < exec->chain_count) {
+        result = start_chain(exec, &exec->chains[threads]);
+        if (result == rondoSuccess)
+            threads++;
     }
     if (result != rondoSuccess)
         exec_free(exec, threads);
@@ -210,21 +233,26 @@ rondoResult_t rondoHostGraphLaunch(rondoHostGraphExec_t exec, rondoHostStream_t 
     pthread_mutex_unlock(&host_graph_lock);
     if (capturing)
         return rondo_fail(rondoInvalidUsage, "an executable graph cannot be launched into a capture");
+    RONDO_TRY(host_pool_reserve(&stream->pool, exec->blocks));
+    /* Number and place in the stream's queue are taken together: else two threads that launch to one stream could get
+     * them in different orders, and the worker would wait for a run that is behind it. */
     pthread_mutex_lock(&exec->lock);
     exec->references++;
+    exec->launched++;
+    rondoResult_t result = host_stream_enqueue_graph(stream, exec, exec->launched);
+    if (result != rondoSuccess) {
+        exec->references--; /* not the last: the caller has one */
+        exec->launched--;
+    }
     pthread_mutex_unlock(&exec->lock);
-    rondoResult_t result = host_stream_enqueue_graph(stream, exec);
-    if (result != rondoSuccess)
-        drop(exec);
     return result;
 }
 
-void host_exec_run(rondoHostGraphExec_t exec, struct host_pool *pool)
+void host_exec_run(rondoHostGraphExec_t exec, uint64_t run, struct host_pool *pool)
 {
     pthread_mutex_lock(&exec->lock);
-    while (exec->running)
+    while (exec->finished + 1 != run)
         pthread_cond_wait(&exec->changed, &exec->lock);
-    exec->running = true;
     memset(exec->done, 0, exec->step_count * sizeof *exec->done);
     exec->chains_left = exec->chain_count ? exec->chain_count - 1 : 0;
     exec->generation++;
@@ -237,7 +265,7 @@ void host_exec_run(rondoHostGraphExec_t exec, struct host_pool *pool)
     pthread_mutex_lock(&exec->lock);
     while (exec->chains_left)
         pthread_cond_wait(&exec->changed, &exec->lock);
-    exec->running = false;
+    exec->finished = run;
     pthread_cond_broadcast(&exec->changed);
     pthread_mutex_unlock(&exec->lock);
     drop(exec);

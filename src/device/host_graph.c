@@ -35,6 +35,7 @@ struct host_capture {
     rondoHostGraph_t graph;
     struct CUstream_st *origin, *members; /* members: all streams in it, the origin too */
     bool spoiled;
+    struct host_capture *next; /* of those under way */
 };
 
 pthread_mutex_t host_graph_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -131,12 +132,8 @@ static rondoResult_t spoiled(void)
     return rondo_fail(rondoInvalidUsage, "the stream's capture was invalidated by an earlier error");
 }
 
-rondoResult_t host_capture_add(struct CUstream_st *stream, const struct host_action *action)
+static rondoResult_t add_node(struct CUstream_st *stream, rondoHostGraph_t graph, const struct host_action *action)
 {
-    struct host_capture *capture = stream->capture;
-    rondoHostGraph_t graph = capture->graph;
-    if (capture->spoiled)
-        return spoiled();
     if (graph->count == graph->room) {
         size_t room = graph->room ? graph->room * 2 : 16;
         rondoHostNode_t *nodes = realloc(graph->nodes, room * sizeof(rondoHostNode_t));
@@ -159,6 +156,16 @@ rondoResult_t host_capture_add(struct CUstream_st *stream, const struct host_act
     return result;
 }
 
+rondoResult_t host_capture_add(struct CUstream_st *stream, const struct host_action *action)
+{
+    struct host_capture *capture = stream->capture;
+    if (capture->spoiled)
+        return spoiled();
+    rondoResult_t result = add_node(stream, capture->graph, action);
+    capture->spoiled = result != rondoSuccess; /* a node may be missing, or a dependency of it */
+    return result;
+}
+
 rondoResult_t host_capture_record(struct CUstream_st *stream, rondoHostEvent_t event)
 {
     if (stream->capture->spoiled)
@@ -168,15 +175,19 @@ rondoResult_t host_capture_record(struct CUstream_st *stream, rondoHostEvent_t e
     return tails_join(&event->tails, &stream->tails);
 }
 
-/* The capture with this number, if one of these streams is in it. All captures that are under way are in this list. */
-static struct host_capture *captures[256];
+static struct host_capture *captures; /* those under way; graph lock */
+
+void host_capture_forget_all(void)
+{
+    captures = NULL;
+}
 
 static struct host_capture *capture_find(uint64_t id)
 {
-    for (size_t i = 0; i < sizeof captures / sizeof *captures; i++)
-        if (captures[i] && captures[i]->id == id)
-            return captures[i];
-    return NULL;
+    struct host_capture *c = captures;
+    while (c && c->id != id)
+        c = c->next;
+    return c;
 }
 
 rondoResult_t host_capture_wait(struct CUstream_st *stream, rondoHostEvent_t event)
@@ -186,6 +197,8 @@ rondoResult_t host_capture_wait(struct CUstream_st *stream, rondoHostEvent_t eve
         return rondo_fail(rondoInvalidUsage, "the event was recorded in a capture that has ended");
     if (!theirs || (stream->capture && stream->capture != theirs)) {
         stream->capture->spoiled = true;
+        if (theirs)
+            theirs->spoiled = true;
         return rondo_fail(rondoInvalidUsage, "a capturing stream cannot wait for an event from outside its capture");
     }
     if (theirs->spoiled)
@@ -204,6 +217,48 @@ void host_capture_spoil(struct CUstream_st *stream)
     stream->capture->spoiled = true;
 }
 
+/* No stream is in it any more. */
+static void capture_end(struct host_capture *capture)
+{
+    struct CUstream_st *next;
+    for (struct CUstream_st *s = capture->members; s; s = next) {
+        next = s->next_member;
+        s->capture = NULL;
+        s->next_member = NULL;
+        s->tails.count = 0;
+    }
+    capture->members = NULL;
+    struct host_capture **place = &captures;
+    while (*place != capture)
+        place = &(*place)->next;
+    *place = capture->next;
+}
+
+struct host_capture *host_capture_leave(struct CUstream_st *stream)
+{
+    struct host_capture *capture = stream->capture;
+    capture->spoiled = true;
+    if (capture->origin == stream) {
+        capture_end(capture);
+        return capture;
+    }
+    struct CUstream_st **place = &capture->members;
+    while (*place != stream)
+        place = &(*place)->next_member;
+    *place = stream->next_member;
+    stream->capture = NULL;
+    return NULL;
+}
+
+void host_capture_free(struct host_capture *capture)
+{
+    if (capture->graph) {
+        host_owners_drop(&capture->graph->owners);
+        graph_free(capture->graph);
+    }
+    free(capture);
+}
+
 rondoResult_t rondoHostStreamBeginCapture(rondoHostStream_t handle, rondoHostCaptureMode_t mode)
 {
     static uint64_t last_id;
@@ -217,17 +272,13 @@ rondoResult_t rondoHostStreamBeginCapture(rondoHostStream_t handle, rondoHostCap
     rondoHostGraph_t graph = calloc(1, sizeof *graph);
     rondoResult_t result = capture && graph ? rondoSuccess : rondo_fail(rondoSystemError, "out of memory");
     pthread_mutex_lock(&host_graph_lock);
-    size_t place = 0;
-    while (place < sizeof captures / sizeof *captures && captures[place])
-        place++;
     if (result == rondoSuccess && stream->capture)
         result = rondo_fail(rondoInvalidUsage, "the stream is capturing already");
-    if (result == rondoSuccess && place == sizeof captures / sizeof *captures)
-        result = rondo_fail(rondoSystemError, "too many captures at once");
     if (result == rondoSuccess) {
         graph->magic = GRAPH_MAGIC;
-        *capture = (struct host_capture){.id = ++last_id, .graph = graph, .origin = stream, .members = stream};
-        captures[place] = capture;
+        *capture = (struct host_capture){
+            .id = ++last_id, .graph = graph, .origin = stream, .members = stream, .next = captures};
+        captures = capture;
         stream->capture = capture;
         stream->next_member = NULL;
         stream->tails.count = 0;
@@ -240,12 +291,16 @@ rondoResult_t rondoHostStreamBeginCapture(rondoHostStream_t handle, rondoHostCap
     return result;
 }
 
-/* Marks the nodes and all that they depend on. */
-static void mark_back(const struct host_tails *from, unsigned long mark, rondoHostGraph_t graph)
+/* Marks the nodes and all that they depend on, as far back as the node with the number `first`. */
+static void mark_back(const struct host_tails *from, unsigned long mark, rondoHostGraph_t graph, size_t first)
 {
-    for (size_t i = 0; i < from->count; i++)
+    size_t end = 0;
+    for (size_t i = 0; i < from->count; i++) {
         from->nodes[i]->mark = mark;
-    for (size_t i = graph->count; i-- > 0;) /* backwards: whoever needs a node comes after it */
+        if (from->nodes[i]->index >= end)
+            end = from->nodes[i]->index + 1;
+    }
+    for (size_t i = end; i-- > first;) /* backwards: whoever needs a node comes after it */
         if (graph->nodes[i]->mark == mark)
             for (size_t n = 0; n < graph->nodes[i]->needs.count; n++)
                 graph->nodes[i]->needs.nodes[n]->mark = mark;
@@ -257,7 +312,7 @@ static unsigned long last_mark; /* graph lock */
 static bool joined(struct host_capture *capture)
 {
     const unsigned long mark = ++last_mark;
-    mark_back(&capture->origin->tails, mark, capture->graph);
+    mark_back(&capture->origin->tails, mark, capture->graph, 0);
     for (struct CUstream_st *s = capture->members; s; s = s->next_member)
         for (size_t i = 0; i < s->tails.count; i++)
             if (s->tails.nodes[i]->mark != mark)
@@ -283,23 +338,14 @@ rondoResult_t rondoHostStreamEndCapture(rondoHostStream_t handle, rondoHostGraph
         result = spoiled();
     else if (!joined(capture))
         result = rondo_fail(rondoInvalidUsage, "the capture has a forked stream that was not joined again");
-    struct CUstream_st *next;
-    for (struct CUstream_st *s = capture->members; s; s = next) {
-        next = s->next_member;
-        s->capture = NULL;
-        s->next_member = NULL;
-        s->tails.count = 0;
-    }
-    for (size_t i = 0; i < sizeof captures / sizeof *captures; i++)
-        if (captures[i] == capture)
-            captures[i] = NULL;
+    capture_end(capture);
     pthread_mutex_unlock(&host_graph_lock);
-    *graph = result == rondoSuccess ? capture->graph : NULL;
-    if (result != rondoSuccess) {
-        host_owners_drop(&capture->graph->owners);
-        graph_free(capture->graph);
+    *graph = NULL;
+    if (result == rondoSuccess) {
+        *graph = capture->graph;
+        capture->graph = NULL;
     }
-    free(capture);
+    host_capture_free(capture);
     return result;
 }
 
@@ -340,7 +386,8 @@ rondoResult_t host_capture_depend(struct rondo_device *device, struct CUstream_s
     (void)device;
     RONDO_TRY(host_stream_find(handle, &stream));
     pthread_mutex_lock(&host_graph_lock);
-    rondoResult_t result = host_tails_add(&stream->tails, (rondoHostNode_t)node);
+    rondoResult_t result = stream->capture ? host_tails_add(&stream->tails, (rondoHostNode_t)node)
+                                           : rondo_fail(rondoInvalidUsage, "the stream does not capture");
     pthread_mutex_unlock(&host_graph_lock);
     return result;
 }
@@ -352,7 +399,7 @@ rondoResult_t host_capture_follows(struct rondo_device *device, const struct ron
     (void)device;
     pthread_mutex_lock(&host_graph_lock);
     const unsigned long mark = ++last_mark;
-    mark_back(&tails, mark, capture->graph);
+    mark_back(&tails, mark, capture->graph, ((rondoHostNode_t)node)->index);
     *follows = ((rondoHostNode_t)node)->mark == mark;
     pthread_mutex_unlock(&host_graph_lock);
     return rondoSuccess;

@@ -2,7 +2,7 @@
 #ifndef RONDO_DEVICE_HOST_KERNELS_H
 #define RONDO_DEVICE_HOST_KERNELS_H
 
-/* By kernel number; the argument is the launch's. */
+/* By kernel number; the argument is the launch's. The address of an entry is the host device's struct rondo_kernel. */
 extern void (*const rondo_host_kernels[])(const void *args);
 extern const unsigned rondo_host_kernel_count;
 

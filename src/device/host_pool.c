@@ -47,27 +47,41 @@ static void *help(void *argument)
     return NULL;
 }
 
-/* Threads for all blocks but the first. A launch cannot be refused any more here: without threads there is no going on. */
-static void ensure(struct host_pool *pool, unsigned blocks)
+/* One more thread. It has no part in the launch that may be running: that one has all of its threads. */
+static rondoResult_t grow(struct host_pool *pool)
 {
-    if (blocks <= pool->thread_count + 1)
-        return;
-    pthread_t *threads = realloc(pool->threads, (blocks - 1) * sizeof *threads);
-    RONDO_ASSERT(threads);
+    pthread_t *threads = realloc(pool->threads, (pool->thread_count + 1) * sizeof *threads);
+    if (!threads)
+        return rondo_fail(rondoSystemError, "out of memory");
     pool->threads = threads;
-    while (pool->thread_count + 1 < blocks) {
-        struct helper *helper = malloc(sizeof *helper);
-        RONDO_ASSERT(helper);
-        *helper = (struct helper){pool, pool->thread_count + 1, pool->generation};
-        RONDO_ASSERT(pthread_create(&pool->threads[pool->thread_count], NULL, help, helper) == 0);
-        pool->thread_count++;
+    struct helper *helper = malloc(sizeof *helper);
+    if (!helper)
+        return rondo_fail(rondoSystemError, "out of memory");
+    *helper = (struct helper){pool, pool->thread_count + 1, pool->generation};
+    int error = pthread_create(&threads[pool->thread_count], NULL, help, helper);
+    if (error) {
+        free(helper);
+        return rondo_fail(rondoSystemError, "no thread for block %u of a launch: %s", pool->thread_count + 1,
+                          strerror(error));
     }
+    pool->thread_count++;
+    return rondoSuccess;
 }
 
-void host_pool_run(struct host_pool *pool, void (*kernel)(const void *), const void *args, unsigned blocks)
+rondoResult_t host_pool_reserve(struct host_pool *pool, unsigned blocks)
+{
+    rondoResult_t result = rondoSuccess;
+    pthread_mutex_lock(&pool->lock);
+    while (result == rondoSuccess && pool->thread_count + 1 < blocks)
+        result = grow(pool);
+    pthread_mutex_unlock(&pool->lock);
+    return result;
+}
+
+static void start_helpers(struct host_pool *pool, void (*kernel)(const void *), const void *args, unsigned blocks)
 {
     pthread_mutex_lock(&pool->lock);
-    ensure(pool, blocks);
+    RONDO_ASSERT(blocks <= pool->thread_count + 1);
     pool->kernel = kernel;
     pool->args = args;
     pool->blocks = blocks;
@@ -75,15 +89,25 @@ void host_pool_run(struct host_pool *pool, void (*kernel)(const void *), const v
     pool->generation++;
     pthread_cond_broadcast(&pool->changed);
     pthread_mutex_unlock(&pool->lock);
+}
 
-    rondo_host_block = 0;
-    rondo_host_blocks = blocks;
-    kernel(args);
-
+static void await_helpers(struct host_pool *pool)
+{
     pthread_mutex_lock(&pool->lock);
     while (pool->left)
         pthread_cond_wait(&pool->changed, &pool->lock);
     pthread_mutex_unlock(&pool->lock);
+}
+
+void host_pool_run(struct host_pool *pool, void (*kernel)(const void *), const void *args, unsigned blocks)
+{
+    if (blocks > 1)
+        start_helpers(pool, kernel, args, blocks);
+    rondo_host_block = 0;
+    rondo_host_blocks = blocks;
+    kernel(args);
+    if (blocks > 1)
+        await_helpers(pool);
 }
 
 void host_pool_fini(struct host_pool *pool)
@@ -109,10 +133,12 @@ void host_action_run(const struct host_action *action, struct host_pool *pool)
         action->function(action->argument);
         break;
     case HOST_COPY:
-        memmove(action->to, action->from, action->bytes);
+        if (action->bytes) /* else the pointers may be NULL */
+            memmove(action->to, action->from, action->bytes);
         break;
     case HOST_SET:
-        memset(action->to, action->byte, action->bytes);
+        if (action->bytes)
+            memset(action->to, action->byte, action->bytes);
         break;
     }
 }
@@ -122,10 +148,11 @@ rondoResult_t host_action_copy(const struct host_action *from, struct host_actio
     *to = *from;
     if (from->kind != HOST_KERNEL)
         return rondoSuccess;
-    to->argument = malloc(from->bytes);
+    to->argument = malloc(from->bytes ? from->bytes : 1);
     if (!to->argument)
         return rondo_fail(rondoSystemError, "out of memory");
-    memcpy(to->argument, from->argument, from->bytes);
+    if (from->bytes)
+        memcpy(to->argument, from->argument, from->bytes);
     return rondoSuccess;
 }
 

@@ -14,10 +14,44 @@ struct host_command {
     struct host_command *next;
     enum command_kind kind;
     struct host_action action;
-    rondoHostEvent_t event;
-    uint64_t ticket;
+    struct host_mark *mark;
     rondoHostGraphExec_t exec;
+    uint64_t run;
 };
+
+/* Which process this is, counted from the one that loaded the library: a forked child has none of its parent's threads,
+ * and its streams are of no use there. Written only in a child, before it has a second thread. */
+static unsigned this_process;
+
+/* Default streams are made at first use and live as long as the process. */
+static pthread_mutex_t defaults_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct CUstream_st *defaults; /* defaults_lock */
+
+/* The process-wide locks are held across a fork, so that a child does not inherit them from a thread that it lacks. */
+static void before_fork(void)
+{
+    pthread_mutex_lock(&host_graph_lock);
+    pthread_mutex_lock(&defaults_lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&defaults_lock);
+    pthread_mutex_unlock(&host_graph_lock);
+}
+
+static void in_child(void)
+{
+    this_process++;
+    defaults = NULL;
+    host_capture_forget_all();
+    after_fork();
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(before_fork, after_fork, in_child);
+}
 
 static _Thread_local int current_device;
 
@@ -55,15 +89,15 @@ static void run_command(struct CUstream_st *stream, struct host_command *command
         host_action_fini(&command->action);
         break;
     case DO_RECORD:
-        host_event_happened(command->event, command->ticket);
-        host_event_drop(command->event);
+        host_mark_happened(command->mark);
+        host_mark_drop(command->mark);
         break;
     case DO_WAIT:
-        host_event_await(command->event, command->ticket);
-        host_event_drop(command->event);
+        host_mark_await(command->mark, UINT64_MAX);
+        host_mark_drop(command->mark);
         break;
     case DO_GRAPH:
-        host_exec_run(command->exec, &stream->pool);
+        host_exec_run(command->exec, command->run, &stream->pool);
         break;
     }
     free(command);
@@ -72,10 +106,10 @@ static void run_command(struct CUstream_st *stream, struct host_command *command
 static void stream_free(struct CUstream_st *stream)
 {
     host_pool_fini(&stream->pool);
-    pthread_cond_destroy(&stream->changed);
+    pthread_cond_destroy(&stream->progress);
+    pthread_cond_destroy(&stream->more);
     pthread_mutex_destroy(&stream->lock);
     free(stream->tails.nodes);
-    stream->magic = 0;
     free(stream);
 }
 
@@ -85,18 +119,16 @@ static void *work(void *argument)
     pthread_mutex_lock(&stream->lock);
     for (;;) {
         while (!stream->first && !stream->closing)
-            pthread_cond_wait(&stream->changed, &stream->lock);
+            pthread_cond_wait(&stream->more, &stream->lock);
         struct host_command *command = stream->first;
         if (!command)
             break;
         stream->first = command->next;
-        stream->running = true;
         pthread_mutex_unlock(&stream->lock);
         run_command(stream, command);
         pthread_mutex_lock(&stream->lock);
-        stream->running = false;
-        if (!stream->first)
-            pthread_cond_broadcast(&stream->changed);
+        stream->finished++;
+        pthread_cond_broadcast(&stream->progress);
     }
     pthread_mutex_unlock(&stream->lock);
     stream_free(stream);
@@ -105,9 +137,11 @@ static void *work(void *argument)
 
 rondoResult_t rondoHostStreamCreate(rondoHostStream_t *handle)
 {
-    static uint64_t last_id;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static uint64_t last_id; /* atomic */
     pthread_attr_t attributes;
     pthread_t thread;
+    pthread_once(&once, watch_forks);
     if (!handle)
         return rondo_fail(rondoInvalidArgument, "stream is NULL");
     struct CUstream_st *stream = calloc(1, sizeof *stream);
@@ -116,7 +150,9 @@ rondoResult_t rondoHostStreamCreate(rondoHostStream_t *handle)
     stream->magic = STREAM_MAGIC;
     stream->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
     pthread_mutex_init(&stream->lock, NULL);
-    pthread_cond_init(&stream->changed, NULL);
+    stream->process = this_process;
+    pthread_cond_init(&stream->more, NULL);
+    pthread_cond_init(&stream->progress, NULL);
     host_pool_init(&stream->pool);
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
@@ -130,25 +166,19 @@ rondoResult_t rondoHostStreamCreate(rondoHostStream_t *handle)
     return rondoSuccess;
 }
 
-/* Default streams are made at first use and live as long as the process; a forked child makes its own. */
-enum { DEFAULT_STREAMS = 256 };
-static pthread_mutex_t defaults_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct CUstream_st *defaults[DEFAULT_STREAMS];
-static pid_t defaults_owner;
-
 static rondoResult_t find_default(struct CUstream_st **stream)
 {
     rondoResult_t result = rondoSuccess;
-    if (current_device >= DEFAULT_STREAMS)
-        return rondo_fail(rondoInvalidUsage, "device %d has no default stream", current_device);
     pthread_mutex_lock(&defaults_lock);
-    if (defaults_owner != getpid()) {
-        memset(defaults, 0, sizeof defaults);
-        defaults_owner = getpid();
+    struct CUstream_st *s = defaults;
+    while (s && s->device != current_device)
+        s = s->next;
+    if (!s && (result = rondoHostStreamCreate(&s)) == rondoSuccess) {
+        s->device = current_device;
+        s->next = defaults;
+        defaults = s;
     }
-    if (!defaults[current_device])
-        result = rondoHostStreamCreate(&defaults[current_device]);
-    *stream = defaults[current_device];
+    *stream = s;
     pthread_mutex_unlock(&defaults_lock);
     return result;
 }
@@ -159,6 +189,8 @@ rondoResult_t host_stream_find(rondoHostStream_t handle, struct CUstream_st **st
         return find_default(stream);
     if ((uintptr_t)handle < 4096 || (uintptr_t)handle % 8 || handle->magic != STREAM_MAGIC)
         return rondo_fail(rondoInvalidArgument, "stream is not a stream of the host device");
+    if (handle->process != this_process)
+        return rondo_fail(rondoInvalidUsage, "stream was made before the process forked");
     *stream = handle;
     return rondoSuccess;
 }
@@ -170,13 +202,15 @@ rondoResult_t rondoHostStreamDestroy(rondoHostStream_t handle)
         return rondo_fail(rondoInvalidArgument, "stream is NULL");
     RONDO_TRY(host_stream_find(handle, &stream));
     pthread_mutex_lock(&host_graph_lock);
-    if (stream->capture)
-        host_capture_spoil(stream);
+    struct host_capture *ended = stream->capture ? host_capture_leave(stream) : NULL;
     pthread_mutex_unlock(&host_graph_lock);
+    if (ended)
+        host_capture_free(ended);
+    stream->magic = 0;
     pthread_mutex_lock(&stream->lock);
     stream->closing = true;
-    pthread_cond_broadcast(&stream->changed);
-    pthread_mutex_unlock(&stream->lock);
+    pthread_cond_signal(&stream->more);
+    pthread_mutex_unlock(&stream->lock); /* the worker frees it */
     return rondoSuccess;
 }
 
@@ -197,8 +231,9 @@ rondoResult_t rondoHostStreamSynchronize(rondoHostStream_t handle)
     if (spoil_if_capturing(stream))
         return rondo_fail(rondoInvalidUsage, "a capturing stream cannot be synchronized; its capture is void");
     pthread_mutex_lock(&stream->lock);
-    while (stream->first || stream->running)
-        pthread_cond_wait(&stream->changed, &stream->lock);
+    const uint64_t target = stream->enqueued; /* others may go on enqueuing */
+    while (stream->finished < target)
+        pthread_cond_wait(&stream->progress, &stream->lock);
     pthread_mutex_unlock(&stream->lock);
     return rondoSuccess;
 }
@@ -210,7 +245,7 @@ rondoResult_t rondoHostStreamQuery(rondoHostStream_t handle)
     if (spoil_if_capturing(stream))
         return rondo_fail(rondoInvalidUsage, "a capturing stream cannot be queried; its capture is void");
     pthread_mutex_lock(&stream->lock);
-    bool idle = !stream->first && !stream->running;
+    bool idle = stream->finished == stream->enqueued;
     pthread_mutex_unlock(&stream->lock);
     return idle ? rondoSuccess : rondoInProgress;
 }
@@ -228,7 +263,8 @@ static rondoResult_t enqueue(struct CUstream_st *stream, const struct host_comma
     else
         stream->first = command;
     stream->last = command;
-    pthread_cond_broadcast(&stream->changed);
+    stream->enqueued++;
+    pthread_cond_signal(&stream->more);
     pthread_mutex_unlock(&stream->lock);
     return rondoSuccess;
 }
@@ -244,6 +280,8 @@ rondoResult_t host_stream_act(rondoHostStream_t handle, const struct host_action
         return result;
     }
     pthread_mutex_unlock(&host_graph_lock);
+    if (action->kind == HOST_KERNEL)
+        RONDO_TRY(host_pool_reserve(&stream->pool, action->blocks));
     struct host_command command = {.kind = DO_ACTION};
     RONDO_TRY(host_action_copy(action, &command.action));
     rondoResult_t result = enqueue(stream, &command);
@@ -252,23 +290,21 @@ rondoResult_t host_stream_act(rondoHostStream_t handle, const struct host_action
     return result;
 }
 
-rondoResult_t host_stream_enqueue_graph(struct CUstream_st *stream, rondoHostGraphExec_t exec)
+rondoResult_t host_stream_enqueue_graph(struct CUstream_st *stream, rondoHostGraphExec_t exec, uint64_t run)
 {
-    const struct host_command command = {.kind = DO_GRAPH, .exec = exec};
+    const struct host_command command = {.kind = DO_GRAPH, .exec = exec, .run = run};
     return enqueue(stream, &command);
 }
 
-rondoResult_t host_stream_enqueue_record(struct CUstream_st *stream, rondoHostEvent_t event, uint64_t ticket)
+rondoResult_t host_stream_enqueue_record(struct CUstream_st *stream, struct host_mark *mark)
 {
-    const struct host_command command = {.kind = DO_RECORD, .event = event, .ticket = ticket};
-    host_event_hold(event);
+    const struct host_command command = {.kind = DO_RECORD, .mark = mark};
     return enqueue(stream, &command);
 }
 
-rondoResult_t host_stream_enqueue_wait(struct CUstream_st *stream, rondoHostEvent_t event, uint64_t ticket)
+rondoResult_t host_stream_enqueue_wait(struct CUstream_st *stream, struct host_mark *mark)
 {
-    const struct host_command command = {.kind = DO_WAIT, .event = event, .ticket = ticket};
-    host_event_hold(event);
+    const struct host_command command = {.kind = DO_WAIT, .mark = mark};
     return enqueue(stream, &command);
 }
 
