@@ -31,6 +31,13 @@ static int least(double a, int b)
     return a < b ? (int)a : b;
 }
 
+/* The largest summand; 1 where not even one per rank fits (then all but a few are 0). */
+static int term_bound(const struct data *data)
+{
+    double limit = number_types[data->type].limit;
+    return limit >= data->nranks ? least(limit / data->nranks, TERM_LIMIT) : 1;
+}
+
 static int input(const struct data *data, int rank, size_t index)
 {
     const struct number_type *type = &number_types[data->type];
@@ -45,9 +52,7 @@ static int input(const struct data *data, int rank, size_t index)
     case rondoMin:
         return within(hash, least(type->limit, RANGE_LIMIT), type->is_signed);
     default:
-        if (type->limit >= data->nranks)
-            return within(hash, least(type->limit / data->nranks, TERM_LIMIT), type->is_signed);
-        return turn < type->limit ? within(hash, 1, type->is_signed) : 0;
+        return turn < type->limit ? within(hash, term_bound(data), type->is_signed) : 0;
     }
 }
 
@@ -77,13 +82,15 @@ double data_expected(const struct data *data, size_t index)
     return (double)result / data->nranks;
 }
 
-/* 0: must be exact. Else room for a library that multiplies every summand by 1/nranks in the type itself. */
+/* 0: must be exact. Else room for a library that multiplies every summand by 1/nranks in the type itself: no value
+ * on the way exceeds the largest summand, and half a unit in the last place may be lost in 1/nranks, in the products
+ * together, in each sum, and in the expected value. */
 static double tolerance(const struct data *data)
 {
     const struct number_type *type = &number_types[data->type];
     if (data->redop != rondoAvg || type->exponent_bits == 0 || (data->nranks & (data->nranks - 1)) == 0)
         return 0;
-    return ldexp(data->nranks * least(type->limit, TERM_LIMIT) / 2.0, -type->mantissa_bits);
+    return ldexp((data->nranks + 2) * term_bound(data) / 2.0, -type->mantissa_bits);
 }
 
 static void repeat(char *to, size_t period, size_t bytes)

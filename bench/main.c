@@ -8,6 +8,7 @@
 #include "machine.h"
 #include "procs.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,10 +74,23 @@ static void tell_failures(const struct procs_outcome *outcomes, int nranks)
     }
 }
 
+/* How long the ranks may go on without meeting: what takes longest on a slow machine, and then some. */
+static int stall_limit_ms(const struct bench_options *options)
+{
+    double replayed =
+        (options->replays < 0 ? 50.0 : options->replays) * (options->ops_per_graph ? options->ops_per_graph : 20.0);
+    double steps = options->iterations + options->warmup + replayed;
+    double call_ms = 1 + (double)options->max_bytes / 1e5; /* at 100 MB/s */
+    double step_ms = (call_ms * options->group + options->compute_us * 1e-3) * options->nranks;
+    double limit = 120e3 + steps * step_ms;
+    return limit < INT_MAX ? (int)limit : INT_MAX;
+}
+
 static int run_all(struct bench_options *options, const struct found *found, struct report *report)
 {
     struct procs_options how = {.nranks = options->nranks,
                                 .ranks_per_process = options->threads ? options->nranks : 1,
+                                .stall_limit_ms = stall_limit_ms(options),
                                 .shared_bytes = run_shared_bytes(options)};
     struct procs *procs = procs_create(&how);
     if (!procs) {

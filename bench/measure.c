@@ -216,8 +216,10 @@ static void eager_times(struct bench_rank *rank, const struct bench_case *what, 
     double start = now_us();
     for (int i = 0; i < count; i++)
         host += step(rank, what, parts);
+    machine->stream_sync(rank->stream);
+    double end = now_us();
     finish(rank, what);
-    times->us = slowest(rank, (now_us() - start) / count);
+    times->us = slowest(rank, (end - start) / count);
     times->host_us = slowest(rank, host / count);
     for (int i = 0; i < count; i++) {
         bench_together(rank);

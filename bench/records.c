@@ -49,11 +49,15 @@ static int shown(const struct field *field, int group)
     return field->offset != offsetof(struct bench_result, group) || group > 1;
 }
 
+/* Replays have no call whose time could be told. */
+static int applies(const struct field *field, const struct bench_result *result)
+{
+    return field->offset != offsetof(struct bench_result, times.host_us) || strcmp(result->mode, "eager") == 0;
+}
+
 static int is_null(const struct field *field, const struct bench_result *result)
 {
-    if (field->offset == offsetof(struct bench_result, wrong))
-        return !result->checked;
-    return field->offset == offsetof(struct bench_result, times.host_us) && strcmp(result->mode, "eager") != 0;
+    return field->offset == offsetof(struct bench_result, wrong) ? !result->checked : !applies(field, result);
 }
 
 /* Only a library's name comes from outside, and it is a file's name. */
@@ -104,7 +108,7 @@ static void print_value(FILE *file, const struct field *field, const struct benc
 void records_json(FILE *file, const struct bench_result *result)
 {
     for (int i = 0; i < FIELD_COUNT; i++) {
-        if (!shown(&fields[i], result->group))
+        if (!shown(&fields[i], result->group) || !applies(&fields[i], result))
             continue;
         fprintf(file, "%s\"%s\": ", i ? ", " : "{", fields[i].name);
         print_value(file, &fields[i], result, 1);

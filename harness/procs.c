@@ -20,7 +20,8 @@ enum { POLL_US = 2000, SHARED_ALIGNMENT = 4096 };
 struct common {
     atomic_int arrived;    /* ranks that are in the barrier */
     atomic_int generation; /* barriers that are complete */
-    atomic_int failures;   /* ranks that failed so far; read by every waiter */
+    atomic_int failures;   /* ranks that failed so far; read by the supervisor and every waiter */
+    atomic_int ended;      /* ranks whose function has returned, for whatever reason; read by every waiter */
     atomic_int returned[PROCS_MAX_RANKS];
     int value[PROCS_MAX_RANKS]; /* of those that returned; written before `returned` */
     double gathered[2][PROCS_MAX_RANKS];
@@ -110,6 +111,7 @@ static void *run_rank(void *pointer)
     if (value != 0)
         common->outcomes[thread->rank].first = atomic_fetch_add(&common->failures, 1) == 0;
     atomic_store(&common->returned[thread->rank], 1);
+    atomic_fetch_add(&common->ended, 1);
     return NULL;
 }
 
@@ -183,20 +185,33 @@ static int reap(struct procs *procs, enum procs_end stopped)
     return alive;
 }
 
+static int is_over(uint64_t since, int limit_ms)
+{
+    return now_ms() - since > (uint64_t)limit_ms;
+}
+
 static void supervise(struct procs *procs)
 {
+    const struct procs_options *options = &procs->options;
     uint64_t start = now_ms();
     uint64_t failed_at = 0;
+    uint64_t moved_at = start; /* when the last barrier became complete */
+    int generation = 0;
     enum procs_end stopped = PROCS_RETURNED; /* becomes why the supervisor kills */
     while (reap(procs, stopped) > 0) {
-        uint64_t now = now_ms();
         if (!failed_at && atomic_load(&procs->common->failures) > 0)
-            failed_at = now;
+            failed_at = now_ms();
+        if (generation != atomic_load(&procs->common->generation)) {
+            generation = atomic_load(&procs->common->generation);
+            moved_at = now_ms();
+        }
         if (stopped == PROCS_RETURNED) {
-            if (procs->options.time_limit_ms > 0 && now - start > (uint64_t)procs->options.time_limit_ms)
+            if (options->time_limit_ms > 0 && is_over(start, options->time_limit_ms))
                 stopped = PROCS_TIMED_OUT;
-            else if (failed_at && procs->options.grace_ms >= 0 && now - failed_at > (uint64_t)procs->options.grace_ms)
+            else if (failed_at && options->grace_ms >= 0 && is_over(failed_at, options->grace_ms))
                 stopped = PROCS_STOPPED;
+            else if (options->stall_limit_ms > 0 && is_over(moved_at, options->stall_limit_ms))
+                stopped = PROCS_STALLED;
             if (stopped != PROCS_RETURNED)
                 kill_all(procs);
         }
@@ -247,6 +262,9 @@ void procs_describe(const struct procs_outcome *outcome, char *text, size_t room
     case PROCS_TIMED_OUT:
         snprintf(text, room, "did not end within the time limit");
         break;
+    case PROCS_STALLED:
+        snprintf(text, room, "was stopped because the ranks made no progress");
+        break;
     }
 }
 
@@ -277,7 +295,9 @@ int procs_barrier(struct procs *procs)
     }
     int turn = 0;
     while (atomic_load(&common->generation) == generation) {
-        if (atomic_load(&common->failures) > 0 && atomic_load(&common->generation) == generation)
+        /* Who has returned took part in every barrier before that, so those are complete by then. */
+        int lost = atomic_load(&common->failures) > 0 || atomic_load(&common->ended) > 0;
+        if (lost && atomic_load(&common->generation) == generation)
             return -1;
         pause_for(procs, turn);
         turn += turn < INT32_MAX;

@@ -19,6 +19,7 @@ struct procs_options {
     int nranks;
     int ranks_per_process; /* threads in each process; 0: 1 */
     int time_limit_ms;     /* for the whole run; 0: none */
+    int stall_limit_ms;    /* without any barrier becoming complete; 0: none */
     int grace_ms; /* how long the others go on after a failure; 0: 2000; negative: until they end by themselves */
     size_t shared_bytes; /* zeroed memory that all ranks and the caller of procs_run share */
 };
@@ -29,6 +30,7 @@ enum procs_end {
     PROCS_KILLED,    /* value: the signal */
     PROCS_STOPPED,   /* killed by the supervisor because another rank failed */
     PROCS_TIMED_OUT, /* killed by the supervisor at the time limit */
+    PROCS_STALLED,   /* killed by the supervisor because no barrier became complete for too long */
 };
 
 struct procs_outcome {
@@ -53,7 +55,7 @@ int procs_nranks(const struct procs *procs);
 
 /* ---- for ranks; all of them call these in the same order ---- */
 
-/* 0 when all ranks have come, -1 if one never will. */
+/* 0 when all ranks have come, -1 if one never will: it failed, died, or returned. */
 int procs_barrier(struct procs *procs);
 
 /* all[r] is rank r's `mine`. 0, or -1 as above. */

@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -305,7 +306,7 @@ static rondoResult_t join_with_a_wrong_secret_once(struct group *group, int rank
 {
     struct rondo_bootstrap *bootstrap;
     rondoUniqueId wrong = group->id;
-    ((struct rondo_id *)(void *)&wrong)->secret[31] ^= 1;
+    wrong.internal[offsetof(struct rondo_id, secret) + 31] ^= 1;
     if (rank == 1 && rondo_bootstrap_join(&wrong, 0, group->nranks, LONG_MS, NULL, &bootstrap) != rondoInvalidArgument)
         return rondo_fail(rondoInternalError, "a wrong secret was taken");
     return join_and_check(group, rank);
