@@ -14,6 +14,7 @@ enum {
     BOTTOM = 70,
     MAX_SERIES = 24,
     LEGEND_ROW = 20,
+    MAX_INSIDE = 6, /* more series have their legend beside the plot */
 };
 
 /* Distinguishable for most eyes (Okabe and Ito); Rondo's comes first. */
@@ -27,6 +28,7 @@ struct plot {
     double y_min, y_max;                           /* log10 of microseconds */
     const struct bench_result *series[MAX_SERIES]; /* the first result of each */
     int series_count;
+    int left_out;           /* results of series beyond MAX_SERIES */
     int ops, types, redops; /* 1: they differ among the series */
 };
 
@@ -77,8 +79,10 @@ static int survey(struct plot *plot)
         int known = 0;
         for (int s = 0; s < plot->series_count; s++)
             known |= same_series(plot->series[s], result);
-        if (!known && plot->series_count == MAX_SERIES)
+        if (!known && plot->series_count == MAX_SERIES) {
+            plot->left_out++;
             continue;
+        }
         if (!known)
             plot->series[plot->series_count++] = result;
         plot->ops |= result->op != plot->series[0]->op;
@@ -203,26 +207,40 @@ static void draw_series(const struct plot *plot, int series)
     }
 }
 
-/* In the upper left corner, where latency curves are not. */
+static int legend_width(const struct plot *plot)
+{
+    return 170 + 80 * (plot->ops + plot->types + plot->redops);
+}
+
+static int legend_inside(const struct plot *plot)
+{
+    return plot->series_count <= MAX_INSIDE;
+}
+
+/* In the upper left corner, where latency curves are not, while there is room. */
 static void draw_legend(const struct plot *plot)
 {
-    int width = 170 + 80 * (plot->ops + plot->types + plot->redops);
+    int left = legend_inside(plot) ? LEFT + 12 : WIDTH;
+    int top = legend_inside(plot) ? TOP + 10 : TOP;
+    int rows = plot->series_count + (plot->left_out > 0);
     fprintf(plot->file,
             "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"white\" fill-opacity=\"0.85\" "
             "stroke=\"#cccccc\"/>\n",
-            LEFT + 12, TOP + 10, width, plot->series_count * LEGEND_ROW + 12);
+            left, top, legend_width(plot), rows * LEGEND_ROW + 12);
     for (int s = 0; s < plot->series_count; s++) {
         const struct bench_result *result = plot->series[s];
         char text[160];
-        double y = TOP + 26 + s * LEGEND_ROW;
+        double y = top + 16 + s * LEGEND_ROW;
         snprintf(text, sizeof text, "%s %s%s%s%s%s%s%s", result->lib, result->version, plot->ops ? " " : "",
                  plot->ops ? result->op : "", plot->types ? " " : "", plot->types ? result->type : "",
                  plot->redops ? " " : "", plot->redops ? result->redop : "");
-        fprintf(plot->file, "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" ", LEFT + 20, y, LEFT + 46, y);
+        fprintf(plot->file, "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" ", left + 8, y, left + 34, y);
         set_stroke(plot, s);
         fprintf(plot->file, "/>\n");
-        draw_text(plot, LEFT + 54, y + 5, 14, "start", text);
+        draw_text(plot, left + 42, y + 5, 14, "start", text);
     }
+    if (plot->left_out > 0)
+        draw_text(plot, left + 42, top + 21 + plot->series_count * LEGEND_ROW, 14, "start", "(others are not drawn)");
 }
 
 void svg_plot(const struct report *report)
@@ -232,11 +250,12 @@ void svg_plot(const struct report *report)
         plot.mode = "eager";
         survey(&plot);
     }
+    int width = WIDTH + (legend_inside(&plot) ? 0 : legend_width(&plot) + RIGHT);
     fprintf(plot.file,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
             "font-family=\"DejaVu Sans, Helvetica, Arial, sans-serif\" fill=\"#222222\">\n"
             "<rect width=\"%d\" height=\"%d\" fill=\"white\"/>\n",
-            WIDTH, HEIGHT, WIDTH, HEIGHT, WIDTH, HEIGHT);
+            width, HEIGHT, width, HEIGHT, width, HEIGHT);
     if (plot.series_count > 0) {
         draw_title(&plot);
         draw_x_axis(&plot);

@@ -144,10 +144,12 @@ static rondoResult_t connect(struct making *m)
     const bool allowed[] = {
         [RONDO_MEM_PRIVATE] = one_process, [RONDO_MEM_SHAREABLE] = shareable, [RONDO_MEM_LEGACY] = legacy};
     static const enum rondo_mem_kind order[] = {RONDO_MEM_SHAREABLE, RONDO_MEM_LEGACY, RONDO_MEM_PRIVATE};
-    rondoResult_t result = rondo_fail(rondoSystemError, "no kind of device memory can be shared by all ranks");
+    rondoResult_t result = rondoSystemError;
+    bool tried = false;
     for (size_t k = 0; k < sizeof order / sizeof *order; k++) {
         if (!allowed[order[k]])
             continue;
+        tried = true;
         result = vote(comm, map_mailboxes(m, order[k]), "mapping the peers' mailboxes");
         if (result == rondoSuccess)
             return rondoSuccess;
@@ -158,7 +160,7 @@ static rondoResult_t connect(struct making *m)
         RONDO_TRY(vote(comm, rondoSuccess, "letting go of the peers' mailboxes"));
         comm->anchor->ops->mem_free(comm->device, &comm->anchor->mailbox);
     }
-    return result;
+    return tried ? result : rondo_fail(result, "no kind of device memory can be shared by all ranks");
 }
 
 static rondoResult_t load_kernels(struct rondoComm *comm)

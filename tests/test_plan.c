@@ -1,0 +1,152 @@
+/* Plans as pure data: no device, no comm. */
+#include "plan/plan.h"
+
+#include "kernels/instances.h"
+#include "plan/choose.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct rondo_limits gpu_limits(unsigned ranks)
+{
+    return (struct rondo_limits){.ranks = ranks,
+                                 .line_bytes = 16,
+                                 .min_channels = 1,
+                                 .max_channels = 128,
+                                 .max_threads = 512,
+                                 .max_per_thread = 4,
+                                 .half_lines = 8192 * 64,
+                                 .forced_algo = -1};
+}
+
+static struct rondo_task task_of(size_t count, unsigned dtype)
+{
+    return (struct rondo_task){
+        .send = (void *)0x10000, .recv = (void *)0x20000, .count = count, .dtype = (uint8_t)dtype, .redop = RONDO_SUM};
+}
+
+static uint64_t slots(const struct rondo_limits *limits, const struct rondo_work *work)
+{
+    return (uint64_t)(limits->ranks - 1) * (work->algo == RONDO_TWO_SHOT ? 2 : 1);
+}
+
+/* What must hold of every work: it fits into the mailbox, its steps cover it, its channels are there. */
+static void check_work(const struct rondo_limits *limits, const struct rondo_plan_launch *launch,
+                       const struct rondo_work *work)
+{
+    const uint64_t shards = work->algo == RONDO_TWO_SHOT ? limits->ranks : 1;
+    cr_assert_leq(work->line0 + slots(limits, work) * work->step_lines, limits->half_lines);
+    cr_assert_geq((uint64_t)work->steps * work->step_lines, work->span);
+    cr_assert_geq(work->span * shards * limits->line_bytes, work->bytes);
+    cr_assert_gt(work->channels, 0);
+    cr_assert_leq(work->channel0 + work->channels, launch->blocks);
+    cr_assert_leq(launch->blocks, limits->max_channels);
+    cr_assert_leq(launch->threads, limits->max_threads);
+    if (work->steps > 1)
+        cr_assert_eq(work->step_lines % (work->channels * launch->threads), 0);
+}
+
+Test(plan, covers_any_size_within_the_mailbox)
+{
+    static const unsigned ranks[] = {1, 2, 3, 4, 8, 16, 64};
+    static const uint32_t halves[] = {4096, 65536, 524288};
+    for (size_t r = 0; r < 7; r++)
+        for (size_t h = 0; h < 3; h++)
+            for (int algo = -1; algo < RONDO_ALGO_COUNT; algo++)
+                for (uint64_t count = 1; count < 1ull << 40; count = count * 7 + 1) {
+                    struct rondo_limits limits = gpu_limits(ranks[r]);
+                    struct rondo_plan_launch launch;
+                    limits.half_lines = halves[h];
+                    limits.forced_algo = algo;
+                    const struct rondo_task task = task_of(count, RONDO_BF16);
+                    rondo_plan_next(&limits, &task, 1, &launch);
+                    cr_assert_eq(launch.works, 1);
+                    cr_assert_eq(launch.steps, launch.args.single.work.steps);
+                    cr_assert_eq(launch.args.single.work.bytes, count * 2);
+                    check_work(&limits, &launch, &launch.args.single.work);
+                }
+}
+
+Test(plan, puts_a_group_of_small_ops_into_one_launch)
+{
+    struct rondo_limits limits = gpu_limits(4);
+    struct rondo_task tasks[32];
+    struct rondo_plan_launch launch;
+    for (int i = 0; i < 32; i++)
+        tasks[i] = task_of(2048, RONDO_F32);
+    rondo_plan_next(&limits, tasks, 32, &launch);
+    cr_assert_eq(launch.works, 32);
+    cr_assert_eq(launch.steps, 1);
+    cr_assert_eq(launch.kernel, RONDO_KERNEL_BATCH);
+}
+
+Test(plan, lays_the_works_of_a_batch_side_by_side)
+{
+    unsigned seed = 5;
+    for (int round = 0; round < 2000; round++) {
+        struct rondo_limits limits = gpu_limits(2 + (unsigned)rand_r(&seed) % 7);
+        struct rondo_task tasks[100];
+        struct rondo_plan_launch launch;
+        const size_t count = 2 + (size_t)rand_r(&seed) % 99;
+        limits.max_channels = 1 + (unsigned)rand_r(&seed) % 128;
+        limits.half_lines = 4096u << rand_r(&seed) % 7;
+        for (size_t i = 0; i < count; i++)
+            tasks[i] = task_of(1 + (size_t)rand_r(&seed) % (1u << rand_r(&seed) % 18),
+                               (unsigned)rand_r(&seed) % RONDO_DTYPE_COUNT);
+        for (size_t done = 0; done < count; done += launch.works) {
+            rondo_plan_next(&limits, tasks + done, count - done, &launch);
+            cr_assert_gt(launch.works, 0);
+            if (launch.works == 1) {
+                check_work(&limits, &launch, &launch.args.single.work);
+                continue;
+            }
+            uint64_t next = 0;
+            for (unsigned w = 0; w < launch.works; w++) {
+                const struct rondo_work *work = &launch.args.batch.works[w];
+                check_work(&limits, &launch, work);
+                cr_assert_eq(work->line0, next);
+                cr_assert_eq(work->steps, 1);
+                next = work->line0 + slots(&limits, work) * work->step_lines;
+                for (unsigned c = work->channel0; c < work->channel0 + work->channels; c++)
+                    cr_assert(launch.args.batch.first[c] <= w && w <= launch.args.batch.last[c]);
+            }
+            for (unsigned c = 0; c < launch.blocks; c++) /* no channel runs what is another's */
+                for (unsigned w = launch.args.batch.first[c]; w <= launch.args.batch.last[c]; w++) {
+                    const struct rondo_work *work = &launch.args.batch.works[w];
+                    cr_assert(work->channel0 <= c && c < work->channel0 + work->channels);
+                }
+        }
+    }
+}
+
+Test(plan, does_not_depend_on_where_the_buffers_are)
+{
+    struct rondo_limits limits = gpu_limits(4);
+    struct rondo_plan_launch here, there;
+    struct rondo_task a[3] = {task_of(5, RONDO_F16), task_of(70000, RONDO_F32), task_of(100, RONDO_I8)}, b[3];
+    memcpy(b, a, sizeof b);
+    for (int i = 0; i < 3; i++)
+        b[i].send = (const char *)b[i].send + 8, b[i].recv = (char *)b[i].recv + 40;
+    memset(&here, 0, sizeof here);
+    memset(&there, 0, sizeof there);
+    rondo_plan_next(&limits, a, 3, &here);
+    rondo_plan_next(&limits, b, 3, &there);
+    for (unsigned w = 0; w < here.works; w++) {
+        struct rondo_work *x = &here.args.batch.works[w], *y = &there.args.batch.works[w];
+        cr_assert_eq(x->aligned, 1);
+        cr_assert_eq(y->aligned, 0);
+        x->send = y->send, x->recv = y->recv, x->aligned = y->aligned;
+    }
+    cr_assert(!memcmp(&here, &there, sizeof here));
+}
+
+Test(plan, prefers_one_shot_for_small_messages_and_two_ranks)
+{
+    const struct rondo_limits two = gpu_limits(2), four = gpu_limits(4), eight = gpu_limits(8);
+    cr_assert_eq(rondo_choose_algo(&two, 1 << 20), RONDO_ONE_SHOT);
+    cr_assert_eq(rondo_choose_algo(&four, 128 << 10), RONDO_ONE_SHOT);
+    cr_assert_eq(rondo_choose_algo(&four, 512 << 10), RONDO_TWO_SHOT);
+    cr_assert_eq(rondo_choose_algo(&eight, 64 << 10), RONDO_ONE_SHOT);
+    cr_assert_eq(rondo_choose_algo(&eight, 256 << 10), RONDO_TWO_SHOT);
+}
