@@ -5,6 +5,8 @@
 #include "common/arena.h"
 #include "device/anchor.h"
 
+#include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +20,8 @@ struct shared {
 struct start {
     const struct rig_options *options;
     rig_body body;
+    struct shared *shared; /* where ranks are threads of the test: this and the barrier */
+    pthread_barrier_t *barrier;
 };
 
 /* GPUs of this machine, told without CUDA: ranks are forked, and CUDA does not survive a fork. */
@@ -58,19 +62,28 @@ static int clean(struct rig *rig)
     return 0;
 }
 
+int rig_barrier(struct rig *rig)
+{
+    if (rig->procs)
+        return procs_barrier(rig->procs);
+    pthread_barrier_wait(rig->barrier);
+    return 0;
+}
+
 static int start(struct procs *procs, int rank, void *argument)
 {
     const struct start *s = argument;
-    struct shared *shared = procs_shared(procs);
+    struct shared *shared = procs ? procs_shared(procs) : s->shared;
     struct rig rig_ = {.machine = machine_find(NULL), .procs = procs, .rank = rank, .ranks = s->options->ranks};
     struct rig *rig = &rig_;
-    rig->alone = s->options->layout == RIG_PROCESSES;
+    rig->alone = procs && s->options->layout == RIG_PROCESSES;
+    rig->barrier = s->barrier;
     rig->ids = shared->ids;
     rig->scratch = shared->scratch;
     if (rank == 0)
         for (int i = 0; i < RIG_IDS; i++)
             RIG_OK(rondoGetUniqueId(&rig->ids[i]));
-    RIG_CHECK(procs_barrier(procs) == 0, "a rank is missing");
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
     rig->machine->set_device(rig_on_host() ? rank : rank % rig->machine->device_count());
     RIG_OK(rondoCommInitRank(&rig->comm, rig->ranks, rig->ids[0], rank));
     rig->stream = rig->machine->stream_create(MACHINE_STREAM_NONBLOCKING);
@@ -83,8 +96,45 @@ static int start(struct procs *procs, int rank, void *argument)
     return s->options->may_fail ? 0 : clean(rig);
 }
 
+struct thread {
+    const struct start *start;
+    pthread_t id;
+    int rank, failed;
+};
+
+static void *run_thread(void *argument)
+{
+    struct thread *thread = argument;
+    thread->failed = start(NULL, thread->rank, (void *)(uintptr_t)thread->start);
+    return NULL;
+}
+
+/* All ranks as threads of this process. */
+static int run_here(const struct rig_options *options, rig_body body)
+{
+    pthread_barrier_t barrier;
+    struct thread threads[PROCS_MAX_RANKS];
+    struct start s = {options, body, calloc(1, sizeof *s.shared), &barrier};
+    int failed = 0;
+    pthread_barrier_init(&barrier, NULL, (unsigned)options->ranks);
+    for (int r = 0; r < options->ranks; r++) {
+        threads[r] = (struct thread){.start = &s, .rank = r};
+        pthread_create(&threads[r].id, NULL, run_thread, &threads[r]);
+    }
+    for (int r = 0; r < options->ranks; r++) {
+        pthread_join(threads[r].id, NULL);
+        failed += threads[r].failed != 0;
+    }
+    if (options->scratch_copy)
+        memcpy(options->scratch_copy, s.shared->scratch, RIG_SCRATCH);
+    free(s.shared);
+    return failed;
+}
+
 int rig_run(const struct rig_options *options, rig_body body)
 {
+    if (!RIG_FORKS)
+        return run_here(options, body);
     const struct procs_options how = {
         .nranks = options->ranks,
         .ranks_per_process = options->layout == RIG_PROCESSES ? 1
@@ -94,7 +144,7 @@ int rig_run(const struct rig_options *options, rig_body body)
         .grace_ms = options->may_fail ? -1 : 2000,
         .shared_bytes = sizeof(struct shared),
     };
-    struct start s = {options, body};
+    struct start s = {options, body, NULL, NULL};
     struct procs_outcome outcomes[PROCS_MAX_RANKS];
     struct procs *procs = procs_create(&how);
     if (!procs)

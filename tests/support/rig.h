@@ -12,7 +12,9 @@
 
 struct rig {
     const struct machine *machine;
-    struct procs *procs;
+    struct procs
+        *procs; /* NULL where ranks are threads of the test itself: under ThreadSanitizer, which forbids forks */
+    void *barrier;
     int rank, ranks;
     bool alone;         /* the only rank of its process */
     rondoUniqueId *ids; /* shared by all ranks; ids[0] was used for `comm` */
@@ -22,6 +24,13 @@ struct rig {
 };
 
 enum { RIG_SCRATCH = 1 << 20, RIG_IDS = 8 };
+
+/* gcc's ThreadSanitizer ends processes that a multi-threaded one (Criterion's) forked. */
+#ifdef __SANITIZE_THREAD__
+enum { RIG_FORKS = 0 };
+#else
+enum { RIG_FORKS = 1 };
+#endif
 
 /* 0: passed. */
 typedef int (*rig_body)(struct rig *rig);
@@ -44,6 +53,9 @@ int rig_ranks(int wanted);
 
 /* Whether tests run on the host device. Callable before the ranks fork, as machine_find is not. */
 bool rig_on_host(void);
+
+/* All ranks call it. 0: all have come; -1: one never will. */
+int rig_barrier(struct rig *rig);
 
 /* Prints and counts as a failure. */
 #define RIG_CHECK(condition, ...)                                                              \
