@@ -67,13 +67,14 @@ RONDO_FN void rondo_one_shot_lean(enum rondo_dtype dtype, enum rondo_redop op, u
 
     if (rondo_thread() == 0)
         rondo_prefetch(&lane->channels[rondo_block()]);
-    if (rondo_thread() % 32 == 0 && mine)
+    if (rondo_thread() % 32 == 0 && mine) {
         RONDO_UNROLL
-    for (unsigned r = 0; r < ranks; r++)
-        if (r != me) {
-            rondo_prefetch(from[r]);
-            rondo_prefetch(from[r] + (size_t)lane->half_lines * RONDO_LINE_BYTES);
-        }
+        for (unsigned r = 0; r < ranks; r++)
+            if (r != me) {
+                rondo_prefetch(from[r]);
+                rondo_prefetch(from[r] + (size_t)lane->half_lines * RONDO_LINE_BYTES);
+            }
+    }
 
     struct rondo_run run = rondo_launch_begin(lane, work);
     struct rondo_line own, looked[RONDO_ARG_PEERS];

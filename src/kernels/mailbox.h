@@ -129,7 +129,7 @@ RONDO_CALL uint64_t rondo_wait_look(const struct rondo_lane_args *lane, const st
         return RONDO_WAIT_OVER;
     if (words[1] == 0) {
         rondo_word_store(&lane->channels[rondo_block()].busy, rondo_place());
-    } else if (words[1] != rondo_place()) {
+    } else if (RONDO_PLACE_IS_FIXED && words[1] != rondo_place()) {
         rondo_give_up(lane, work, epoch, RONDO_REPORT_OVERLAP, lane->rank);
         return RONDO_WAIT_OVER;
     }
