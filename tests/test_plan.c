@@ -17,13 +17,33 @@ static struct rondo_limits gpu_limits(unsigned ranks)
                                  .max_threads = 512,
                                  .max_per_thread = 4,
                                  .half_lines = 8192 * 64,
+                                 .fifo_lines = 4096,
+                                 .fifo_channels = 16,
                                  .forced_algo = -1};
 }
 
 static struct rondo_task task_of(size_t count, unsigned dtype)
 {
     return (struct rondo_task){
-        .send = (void *)0x10000, .recv = (void *)0x20000, .count = count, .dtype = (uint8_t)dtype, .redop = RONDO_SUM};
+        .send = (void *)0x10000, .recv = (void *)0x20000, .count = count, .collective = RONDO_ALL_REDUCE,
+        .dtype = (uint8_t)dtype, .redop = RONDO_SUM};
+}
+
+/* The next launch of tasks alone. */
+static void plan_next(const struct rondo_limits *limits, const struct rondo_task *tasks, size_t count,
+                      struct rondo_plan_launch *launch)
+{
+    struct rondo_group_plan plan = {.limits = limits, .tasks = tasks, .task_count = count};
+    rondo_plan_begin(&plan);
+    rondo_plan_next(&plan, launch);
+}
+
+static struct rondo_work *work_of(struct rondo_plan_launch *launch, unsigned w)
+{
+    struct rondo_batch_head *head = &launch->args.batch.head;
+    if (launch->kernel < RONDO_KERNEL_TRANSFERS)
+        return &launch->args.single.work;
+    return (struct rondo_work *)((char *)head + head->works_at) + w;
 }
 
 static uint64_t slots(const struct rondo_limits *limits, const struct rondo_work *work)
@@ -60,11 +80,12 @@ Test(plan, covers_any_size_within_the_mailbox)
                     limits.half_lines = halves[h];
                     limits.forced_algo = algo;
                     const struct rondo_task task = task_of(count, RONDO_BF16);
-                    rondo_plan_next(&limits, &task, 1, &launch);
+                    plan_next(&limits, &task, 1, &launch);
+                    const struct rondo_work *work = work_of(&launch, 0);
                     cr_assert_eq(launch.works, 1);
-                    cr_assert_eq(launch.steps, launch.args.single.work.steps);
-                    cr_assert_eq(launch.args.single.work.bytes, count * 2);
-                    check_work(&limits, &launch, &launch.args.single.work);
+                    cr_assert_eq(launch.steps, work->steps);
+                    cr_assert_eq(work->bytes, count * 2);
+                    check_work(&limits, &launch, work);
                 }
 }
 
@@ -75,7 +96,7 @@ Test(plan, puts_a_group_of_small_ops_into_one_launch)
     struct rondo_plan_launch launch;
     for (int i = 0; i < 32; i++)
         tasks[i] = task_of(2048, RONDO_F32);
-    rondo_plan_next(&limits, tasks, 32, &launch);
+    plan_next(&limits, tasks, 32, &launch);
     cr_assert_eq(launch.works, 32);
     cr_assert_eq(launch.steps, 1);
     cr_assert_eq(launch.kernel, RONDO_KERNEL_BATCH);
@@ -95,25 +116,25 @@ Test(plan, lays_the_works_of_a_batch_side_by_side)
             tasks[i] = task_of(1 + (size_t)rand_r(&seed) % (1u << rand_r(&seed) % 18),
                                (unsigned)rand_r(&seed) % RONDO_DTYPE_COUNT);
         for (size_t done = 0; done < count; done += launch.works) {
-            rondo_plan_next(&limits, tasks + done, count - done, &launch);
+            plan_next(&limits, tasks + done, count - done, &launch);
             cr_assert_gt(launch.works, 0);
             if (launch.works == 1) {
-                check_work(&limits, &launch, &launch.args.single.work);
+                check_work(&limits, &launch, work_of(&launch, 0));
                 continue;
             }
             uint64_t next = 0;
             for (unsigned w = 0; w < launch.works; w++) {
-                const struct rondo_work *work = &launch.args.batch.works[w];
+                const struct rondo_work *work = work_of(&launch, w);
                 check_work(&limits, &launch, work);
                 cr_assert_eq(work->line0, next);
                 cr_assert_eq(work->steps, 1);
                 next = work->line0 + slots(&limits, work) * work->step_lines;
                 for (unsigned c = work->channel0; c < work->channel0 + work->channels; c++)
-                    cr_assert(launch.args.batch.first[c] <= w && w <= launch.args.batch.last[c]);
+                    cr_assert(launch.args.batch.head.first[c] <= w && w <= launch.args.batch.head.last[c]);
             }
             for (unsigned c = 0; c < launch.blocks; c++) /* no channel runs what is another's */
-                for (unsigned w = launch.args.batch.first[c]; w <= launch.args.batch.last[c]; w++) {
-                    const struct rondo_work *work = &launch.args.batch.works[w];
+                for (unsigned w = launch.args.batch.head.first[c]; w <= launch.args.batch.head.last[c]; w++) {
+                    const struct rondo_work *work = work_of(&launch, w);
                     cr_assert(work->channel0 <= c && c < work->channel0 + work->channels);
                 }
         }
@@ -130,10 +151,10 @@ Test(plan, does_not_depend_on_where_the_buffers_are)
         b[i].send = (const char *)b[i].send + 8, b[i].recv = (char *)b[i].recv + 40;
     memset(&here, 0, sizeof here);
     memset(&there, 0, sizeof there);
-    rondo_plan_next(&limits, a, 3, &here);
-    rondo_plan_next(&limits, b, 3, &there);
+    plan_next(&limits, a, 3, &here);
+    plan_next(&limits, b, 3, &there);
     for (unsigned w = 0; w < here.works; w++) {
-        struct rondo_work *x = &here.args.batch.works[w], *y = &there.args.batch.works[w];
+        struct rondo_work *x = work_of(&here, w), *y = work_of(&there, w);
         cr_assert_eq(x->aligned, 1);
         cr_assert_eq(y->aligned, 0);
         x->send = y->send, x->recv = y->recv, x->aligned = y->aligned;
@@ -144,9 +165,9 @@ Test(plan, does_not_depend_on_where_the_buffers_are)
 Test(plan, prefers_one_shot_for_small_messages_and_two_ranks)
 {
     const struct rondo_limits two = gpu_limits(2), four = gpu_limits(4), eight = gpu_limits(8);
-    cr_assert_eq(rondo_choose_algo(&two, 1 << 20), RONDO_ONE_SHOT);
-    cr_assert_eq(rondo_choose_algo(&four, 128 << 10), RONDO_ONE_SHOT);
-    cr_assert_eq(rondo_choose_algo(&four, 512 << 10), RONDO_TWO_SHOT);
-    cr_assert_eq(rondo_choose_algo(&eight, 64 << 10), RONDO_ONE_SHOT);
-    cr_assert_eq(rondo_choose_algo(&eight, 256 << 10), RONDO_TWO_SHOT);
+    cr_assert_eq(rondo_choose_algo(&two, RONDO_ALL_REDUCE, 1 << 20), RONDO_ONE_SHOT);
+    cr_assert_eq(rondo_choose_algo(&four, RONDO_ALL_REDUCE, 128 << 10), RONDO_ONE_SHOT);
+    cr_assert_eq(rondo_choose_algo(&four, RONDO_ALL_REDUCE, 512 << 10), RONDO_TWO_SHOT);
+    cr_assert_eq(rondo_choose_algo(&eight, RONDO_ALL_REDUCE, 64 << 10), RONDO_ONE_SHOT);
+    cr_assert_eq(rondo_choose_algo(&eight, RONDO_ALL_REDUCE, 256 << 10), RONDO_TWO_SHOT);
 }

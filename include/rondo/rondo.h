@@ -79,7 +79,25 @@ typedef enum {
     rondoNumTypes = 12
 } rondoDataType_t;
 
-typedef enum { rondoSum = 0, rondoProd = 1, rondoMax = 2, rondoMin = 3, rondoAvg = 4, rondoNumOps = 5 } rondoRedOp_t;
+/* Integers wrap; rondoAvg is the sum divided by the number of ranks (integers truncate), formed wide enough that 8- to 32-bit
+ * integers and 8- and 16-bit floats do not overflow on the way. rondoMax and rondoMin give a number where one rank has NaN
+ * and another a number; of -0 and +0 they give the lowest rank's; all ranks get the same bits. Values from rondoNumOps on are
+ * operators that rondoRedOpCreatePreMulSum made. */
+typedef enum {
+    rondoSum = 0,
+    rondoProd = 1,
+    rondoMax = 2,
+    rondoMin = 3,
+    rondoAvg = 4,
+    rondoNumOps = 5,
+    rondoMaxRedOp = INT_MAX
+} rondoRedOp_t;
+
+/* Where the scalar of an operator lies. */
+typedef enum {
+    rondoScalarDevice = 0,       /* in memory that the device can read; read each time an op runs */
+    rondoScalarHostImmediate = 1 /* in host memory, read by the call that makes the operator */
+} rondoScalarResidence_t;
 
 #define RONDO_CONFIG_UNDEF_INT INT_MIN
 #define RONDO_CONFIG_MAGIC     0x6f6e6f72u
@@ -155,14 +173,90 @@ RONDO_API rondoResult_t rondoCommDestroy(rondoComm_t comm);
  * may call it while others are inside ops of the same comm on the device. NULL is fine. */
 RONDO_API rondoResult_t rondoCommAbort(rondoComm_t comm);
 
-/* ---- ops ---- */
+/* ---- ops ----
+ *
+ * Pointers need the alignment of the type only, and no registration. A count of 0 does nothing. Where a send and a receive
+ * buffer overlap in any way but the one that an op names as in place, the op is refused. Reductions are in rank order, 8- and
+ * 16-bit floats accumulate in float32: results are bitwise equal on all ranks and from run to run, and do not depend on count.
+ * Where ops are grouped, all ranks put the same collectives into the same group (sends and receives are free of this). */
 
-/* recvbuff[i] = reduction over ranks of sendbuff[i], i < count, on every rank. sendbuff == recvbuff is in place; other
- * overlaps are refused. Pointers need the alignment of the type only, and no registration. Reduction is in rank order,
- * 8- and 16-bit floats accumulate in float32: results are bitwise equal on all ranks and from run to run, and do not
- * depend on count. rondoAvg divides the sum; integers truncate. Count 0 does nothing. */
+/* recvbuff[i] = reduction over ranks of sendbuff[i], i < count, on every rank. In place: sendbuff == recvbuff. */
 RONDO_API rondoResult_t rondoAllReduce(const void *sendbuff, void *recvbuff, size_t count, rondoDataType_t datatype,
                                        rondoRedOp_t op, rondoComm_t comm, struct CUstream_st *stream);
+
+/* The same, on rank `root` only; elsewhere recvbuff is not used and may be NULL. In place at the root: sendbuff == recvbuff. */
+RONDO_API rondoResult_t rondoReduce(const void *sendbuff, void *recvbuff, size_t count, rondoDataType_t datatype,
+                                    rondoRedOp_t op, int root, rondoComm_t comm, struct CUstream_st *stream);
+
+/* recvbuff[i] = the root's sendbuff[i], i < count, on every rank. sendbuff is used on the root only. In place:
+ * sendbuff == recvbuff. */
+RONDO_API rondoResult_t rondoBroadcast(const void *sendbuff, void *recvbuff, size_t count, rondoDataType_t datatype,
+                                       int root, rondoComm_t comm, struct CUstream_st *stream);
+/* rondoBroadcast in place. */
+RONDO_API rondoResult_t rondoBcast(void *buff, size_t count, rondoDataType_t datatype, int root, rondoComm_t comm,
+                                   struct CUstream_st *stream);
+
+/* recvbuff[r * sendcount + i] = rank r's sendbuff[i], i < sendcount. In place: sendbuff == recvbuff + rank * sendcount. */
+RONDO_API rondoResult_t rondoAllGather(const void *sendbuff, void *recvbuff, size_t sendcount, rondoDataType_t datatype,
+                                       rondoComm_t comm, struct CUstream_st *stream);
+
+/* recvbuff[i] = reduction over ranks of sendbuff[rank * recvcount + i], i < recvcount. In place:
+ * recvbuff == sendbuff + rank * recvcount. */
+RONDO_API rondoResult_t rondoReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount,
+                                           rondoDataType_t datatype, rondoRedOp_t op, rondoComm_t comm,
+                                           struct CUstream_st *stream);
+
+/* recvbuff[r * count + i] = rank r's sendbuff[rank * count + i], i < count. In place: sendbuff == recvbuff. */
+RONDO_API rondoResult_t rondoAllToAll(const void *sendbuff, void *recvbuff, size_t count, rondoDataType_t datatype,
+                                      rondoComm_t comm, struct CUstream_st *stream);
+
+/* On the root: recvbuff[r * count + i] = rank r's sendbuff[i], i < count; elsewhere recvbuff is not used. In place at the
+ * root: sendbuff == recvbuff + root * count. */
+RONDO_API rondoResult_t rondoGather(const void *sendbuff, void *recvbuff, size_t count, rondoDataType_t datatype,
+                                    int root, rondoComm_t comm, struct CUstream_st *stream);
+
+/* recvbuff[i] = the root's sendbuff[rank * count + i], i < count; sendbuff is used on the root only. In place at the root:
+ * recvbuff == sendbuff + root * count. */
+RONDO_API rondoResult_t rondoScatter(const void *sendbuff, void *recvbuff, size_t count, rondoDataType_t datatype,
+                                     int root, rondoComm_t comm, struct CUstream_st *stream);
+
+/* One message from this rank to `peer`, or to it from `peer`. The n-th send from one rank to another goes with the n-th
+ * receive there, eager ops and captured ones counted apart; both name the same number of bytes. Ops of a group progress
+ * together, so a pair of ranks that both send and receive must group these. A send to the rank itself and its receive belong
+ * to one group. Small messages (up to the FIFO's room, tens of KiB) are sent before they are received. Ranks that send
+ * and receive nothing have no part in this. */
+RONDO_API rondoResult_t rondoSend(const void *sendbuff, size_t count, rondoDataType_t datatype, int peer,
+                                  rondoComm_t comm, struct CUstream_st *stream);
+RONDO_API rondoResult_t rondoRecv(void *recvbuff, size_t count, rondoDataType_t datatype, int peer, rondoComm_t comm,
+                                  struct CUstream_st *stream);
+
+/* All-to-all with sizes and places of each part, in elements, in arrays of nranks elements that are read by the call.
+ * sendcounts[r] here is recvcounts[rank] on rank r. Not in place. */
+RONDO_API rondoResult_t rondoAllToAllv(const void *sendbuff, const size_t sendcounts[], const size_t sdispls[],
+                                       void *recvbuff, const size_t recvcounts[], const size_t rdispls[],
+                                       rondoDataType_t datatype, rondoComm_t comm, struct CUstream_st *stream);
+
+/* recvbuff[displs[r] + i] = rank r's sendbuff[i], i < recvcounts[r]. recvcounts is the same on all ranks, and sendcount is
+ * recvcounts[rank]. In place: sendbuff == recvbuff + displs[rank]. */
+RONDO_API rondoResult_t rondoAllGatherv(const void *sendbuff, size_t sendcount, void *recvbuff,
+                                        const size_t recvcounts[], const size_t displs[], rondoDataType_t datatype,
+                                        rondoComm_t comm, struct CUstream_st *stream);
+
+/* recvbuff[i] = reduction over ranks of sendbuff[displs[rank] + i], i < sendcounts[rank]. sendcounts is the same on all ranks,
+ * and recvcount is sendcounts[rank]. In place: recvbuff == sendbuff + displs[rank]. */
+RONDO_API rondoResult_t rondoReduceScatterv(const void *sendbuff, const size_t sendcounts[], const size_t displs[],
+                                            void *recvbuff, size_t recvcount, rondoDataType_t datatype, rondoRedOp_t op,
+                                            rondoComm_t comm, struct CUstream_st *stream);
+
+/* What follows in the stream runs once every rank has come to its barrier. */
+RONDO_API rondoResult_t rondoBarrier(rondoComm_t comm, struct CUstream_st *stream);
+
+/* An operator of this comm and type: each rank multiplies its input by its scalar (rounded to the type), then they are summed.
+ * Destroying it is legal at once after the calls that use it; with rondoScalarDevice the memory must live as long as those ops
+ * run or may be replayed. */
+RONDO_API rondoResult_t rondoRedOpCreatePreMulSum(rondoRedOp_t *op, void *scalar, rondoDataType_t datatype,
+                                                  rondoScalarResidence_t residence, rondoComm_t comm);
+RONDO_API rondoResult_t rondoRedOpDestroy(rondoRedOp_t op, rondoComm_t comm);
 
 /* ---- groups ---- */
 

@@ -33,6 +33,21 @@ static int forced_algo(void)
     return -1;
 }
 
+/* FIFOs for sends and receives: as many to and from each peer as blocks of a launch can serve at once, in half as much memory
+ * as a half of the mailbox has. */
+static void set_fifos(struct rondo_limits *limits)
+{
+    enum { MOST_CHANNELS = 32, FEWEST_LINES = 16 };
+    const unsigned peers = limits->ranks > 1 ? limits->ranks - 1 : 1;
+    limits->fifo_channels = 1;
+    while (limits->fifo_channels < MOST_CHANNELS &&
+           2 * limits->fifo_channels * (2 * peers + 1) <= limits->max_channels)
+        limits->fifo_channels *= 2;
+    limits->fifo_lines = FEWEST_LINES;
+    while (2ull * limits->fifo_lines * peers * limits->fifo_channels <= limits->half_lines / 2)
+        limits->fifo_lines *= 2;
+}
+
 /* Every rank computes the same limits: from its config, which the cards showed to be everyone's, and from the least of
  * what the devices offer. */
 static void set_limits(struct making *m)
@@ -50,6 +65,7 @@ static void set_limits(struct making *m)
             limits->max_threads = (unsigned)m->cards[r].threads;
     limits->max_per_thread = limits->max_threads == 1 ? 1u << 20 : 4;
     limits->half_lines = (uint32_t)((uint64_t)comm->config.buffer_kib * 1024 / limits->line_bytes);
+    set_fifos(limits);
     limits->forced_algo = forced_algo();
     limits->forced_threads = env->threads > 0 ? (unsigned)env->threads : 0;
 }
@@ -71,11 +87,10 @@ static rondoResult_t map_mailboxes(struct making *m, enum rondo_mem_kind kind)
     offers = memory;
     for (int r = 0; r < comm->ranks; r++)
         fds[r] = -1;
-    mine.bytes = rondo_lanes_mailbox_bytes(limits->half_lines, limits->line_bytes);
+    mine.bytes = rondo_lanes_mailbox_bytes(limits);
     rondoResult_t result = anchor->ops->mem_alloc(anchor->device, mine.bytes, kind, &anchor->mailbox);
     if (result == rondoSuccess)
-        result = rondo_lanes_reset(anchor, limits->ranks, limits->half_lines, limits->line_bytes,
-                                   (uint32_t)rondo_env()->epoch_start);
+        result = rondo_lanes_reset(anchor, limits, (uint32_t)rondo_env()->epoch_start);
     if (result == rondoSuccess && kind != RONDO_MEM_PRIVATE)
         result = anchor->ops->mem_export(anchor->device, &anchor->mailbox, &handle);
     memcpy(mine.handle, handle.bytes, sizeof mine.handle);
@@ -231,8 +246,8 @@ static rondoResult_t make(struct making *m, const struct rondo_comm_request *req
     for (int r = 0; r < comm->ranks; r++)
         mailboxes[r] = r == comm->rank ? comm->anchor->mailbox.address : comm->links[r].address;
     rondoResult_t result =
-        rondo_lanes_open(comm->anchor, (unsigned)comm->rank, (unsigned)comm->ranks, comm->limits.half_lines,
-                         comm->limits.line_bytes, (uint64_t)comm->config.timeout_ms * 1000000u, mailboxes, comm->lanes);
+        rondo_lanes_open(comm->anchor, &comm->limits, (unsigned)comm->rank,
+                         (uint64_t)comm->config.timeout_ms * 1000000u, mailboxes, comm->lanes);
     RONDO_TRY(vote(comm, result, "opening the lanes"));
     struct rondo_watch_client client = rondo_comm_watch_client(comm);
     return rondo_watch_add(comm->bootstrap, comm->rank, comm->ranks, &client, &comm->watch);

@@ -7,6 +7,7 @@
 #include "comm/config.h"
 #include "comm/lane.h"
 #include "comm/limits.h"
+#include "comm/redops.h"
 #include "common/arena.h"
 #include "device/anchor.h"
 #include "device/device.h"
@@ -57,6 +58,8 @@ struct rondoComm {
     uint64_t eager_stream;                                /* id of the stream of the last eager launch; 0: none yet */
     struct rondo_capture_record captures[RONDO_CAPTURES]; /* the last ones with ops of the comm, in a ring */
     unsigned next_capture;                                /* place in the ring */
+
+    struct rondo_redops redops; /* has its own lock */
 
     /* ---- failure and life; see failure.c ---- */
     pthread_mutex_t failure_lock; /* guards failure_text and the first failure; inside it nothing else is locked */

@@ -60,13 +60,23 @@ static const char *redop_name(uint32_t redop)
     }
 }
 
+static const char *const collective_names[RONDO_COLLECTIVE_COUNT] = {
+    [RONDO_ALL_REDUCE] = "all-reduce", [RONDO_REDUCE_SCATTER] = "reduce-scatter", [RONDO_REDUCE] = "reduce",
+    [RONDO_ALL_GATHER] = "all-gather", [RONDO_ALL_TO_ALL] = "all-to-all",         [RONDO_BROADCAST] = "broadcast",
+};
+
 static void handle_report(struct rondoComm *comm, enum rondo_lane_use use, const struct rondo_report *report)
 {
     const char *lane = use == RONDO_LANE_EAGER ? "eager" : "graph";
     char where[192];
-    snprintf(where, sizeof where, "in all-reduce (%s, %s, %llu bytes, %s) at epoch %u on channel %u of the %s lane",
-             dtype_name(report->dtype), redop_name(report->redop), (unsigned long long)report->bytes,
-             report->algo == RONDO_ONE_SHOT ? "one-shot" : "two-shot", report->epoch, report->channel, lane);
+    if (report->collective < RONDO_COLLECTIVE_COUNT)
+        snprintf(where, sizeof where, "in %s (%s, %s, %llu bytes, %s) at epoch %u on channel %u of the %s lane",
+                 collective_names[report->collective], dtype_name(report->dtype), redop_name(report->redop),
+                 (unsigned long long)report->bytes, report->algo == RONDO_ONE_SHOT ? "one-shot" : "two-shot",
+                 report->epoch, report->channel, lane);
+    else
+        snprintf(where, sizeof where, "in a send, a receive or a barrier, at %u in block %u of the %s lane",
+                 report->epoch, report->channel, lane);
     rondoResult_t result;
     switch (report->kind) {
     case RONDO_REPORT_TIMEOUT:

@@ -4,21 +4,34 @@
 
 #include <string.h>
 
-/* Control memory: the channels of all lanes, then each lane's table of peers. */
-static struct rondo_channel *channels_of(const struct rondo_anchor *anchor, unsigned lane)
+/* Positions of a lane's FIFOs: both directions, all peers. As many as the most channels ask for. */
+enum { MAX_FIFO_CHANNELS = 32 };
+
+static size_t positions_of(unsigned ranks)
+{
+    return 2u * ranks * MAX_FIFO_CHANNELS;
+}
+
+/* Control memory: the channels of all lanes, then each lane's positions, then each lane's table of peers. */
+static struct rondo_channel *channels_at(const struct rondo_anchor *anchor, unsigned lane)
 {
     return (struct rondo_channel *)anchor->control.address + (size_t)lane * RONDO_MAX_CHANNELS;
 }
 
-static char **peers_of(const struct rondo_anchor *anchor, unsigned ranks, unsigned lane)
+static uint32_t *positions_at(const struct rondo_anchor *anchor, unsigned ranks, unsigned lane)
 {
-    return (char **)((struct rondo_channel *)anchor->control.address + RONDO_LANE_COUNT * RONDO_MAX_CHANNELS) +
-           (size_t)lane * ranks;
+    return (uint32_t *)channels_at(anchor, RONDO_LANE_COUNT) + lane * positions_of(ranks);
+}
+
+static char **peers_at(const struct rondo_anchor *anchor, unsigned ranks, unsigned lane)
+{
+    return (char **)positions_at(anchor, ranks, RONDO_LANE_COUNT) + (size_t)lane * ranks;
 }
 
 size_t rondo_lanes_control_bytes(unsigned ranks)
 {
-    return RONDO_LANE_COUNT * (RONDO_MAX_CHANNELS * sizeof(struct rondo_channel) + ranks * sizeof(char *));
+    return RONDO_LANE_COUNT * (RONDO_MAX_CHANNELS * sizeof(struct rondo_channel) +
+                               positions_of(ranks) * sizeof(uint32_t) + ranks * sizeof(char *));
 }
 
 size_t rondo_lanes_report_bytes(void)
@@ -26,49 +39,86 @@ size_t rondo_lanes_report_bytes(void)
     return RONDO_LANE_COUNT * sizeof(struct rondo_report);
 }
 
-size_t rondo_lanes_mailbox_bytes(uint32_t half_lines, unsigned line_bytes)
+/* Where the parts of one lane's mailbox lie. */
+struct layout {
+    uint64_t tokens_at, fifos_at, fifo_lines, credits_at, bytes;
+};
+
+static struct layout layout_of(const struct rondo_limits *limits)
 {
-    return RONDO_LANE_COUNT * rondo_mailbox_bytes(half_lines, line_bytes);
+    struct layout l;
+    l.tokens_at = rondo_mailbox_tokens_at(limits->half_lines, limits->line_bytes);
+    l.fifos_at = rondo_mailbox_fifos_at(limits->half_lines, limits->line_bytes, limits->ranks);
+    l.fifo_lines = (uint64_t)(limits->ranks - 1) * limits->fifo_channels * limits->fifo_lines;
+    l.credits_at = rondo_mailbox_credits_at(l.fifos_at, l.fifo_lines, limits->line_bytes);
+    l.bytes = rondo_mailbox_bytes(l.credits_at, limits->ranks, limits->fifo_channels);
+    return l;
 }
 
-rondoResult_t rondo_lanes_reset(const struct rondo_anchor *anchor, unsigned ranks, uint32_t half_lines,
-                                unsigned line_bytes, uint32_t epoch)
+size_t rondo_lanes_mailbox_bytes(const struct rondo_limits *limits)
+{
+    return RONDO_LANE_COUNT * layout_of(limits).bytes;
+}
+
+/* Empty lines, and no escape for any of them. */
+static rondoResult_t reset_lines(const struct rondo_anchor *anchor, char *lines, uint64_t bytes, uint64_t escapes)
+{
+    RONDO_TRY(anchor->ops->fill(anchor->device, lines, 4, RONDO_EMPTY_WORD, bytes / 4));
+    return escapes ? anchor->ops->fill(anchor->device, lines + bytes, 4, 0, escapes / 4) : rondoSuccess;
+}
+
+rondoResult_t rondo_lanes_reset(const struct rondo_anchor *anchor, const struct rondo_limits *limits, uint32_t epoch)
 {
     const struct rondo_device_ops *ops = anchor->ops;
-    const size_t lane_bytes = rondo_mailbox_bytes(half_lines, line_bytes), escapes = 2ull * half_lines;
+    const struct layout l = layout_of(limits);
+    const uint64_t lines = 2ull * limits->half_lines;
     memset(anchor->reports.host, 0, rondo_lanes_report_bytes());
-    RONDO_TRY(ops->fill(anchor->device, anchor->control.address, 4, 0, rondo_lanes_control_bytes(ranks) / 4));
-    RONDO_TRY(ops->fill(anchor->device, &channels_of(anchor, 0)->epoch, sizeof(struct rondo_channel), epoch,
+    RONDO_TRY(ops->fill(anchor->device, anchor->control.address, 4, 0, rondo_lanes_control_bytes(limits->ranks) / 4));
+    RONDO_TRY(ops->fill(anchor->device, &channels_at(anchor, 0)->epoch, sizeof(struct rondo_channel), epoch,
                         RONDO_LANE_COUNT * RONDO_MAX_CHANNELS));
+    RONDO_TRY(ops->fill(anchor->device, positions_at(anchor, limits->ranks, 0), 4, epoch,
+                        RONDO_LANE_COUNT * positions_of(limits->ranks)));
     for (unsigned lane = 0; lane < RONDO_LANE_COUNT; lane++) {
-        char *mailbox = (char *)anchor->mailbox.address + lane * lane_bytes;
-        RONDO_TRY(ops->fill(anchor->device, mailbox, 4, RONDO_EMPTY_WORD, (lane_bytes - escapes) / 4));
-        RONDO_TRY(ops->fill(anchor->device, mailbox + lane_bytes - escapes, 4, 0, escapes / 4));
+        char *mailbox = (char *)anchor->mailbox.address + lane * l.bytes;
+        RONDO_TRY(reset_lines(anchor, mailbox, lines * limits->line_bytes, lines));
+        if (limits->ranks > 1) {
+            RONDO_TRY(reset_lines(anchor, mailbox + l.tokens_at, l.fifos_at - l.tokens_at, 0));
+            RONDO_TRY(reset_lines(anchor, mailbox + l.fifos_at, l.fifo_lines * limits->line_bytes, l.fifo_lines));
+        }
+        RONDO_TRY(ops->fill(anchor->device, mailbox + l.credits_at, 4, epoch,
+                            (size_t)limits->ranks * limits->fifo_channels));
     }
     return rondoSuccess;
 }
 
-rondoResult_t rondo_lanes_open(const struct rondo_anchor *anchor, unsigned rank, unsigned ranks, uint32_t half_lines,
-                               unsigned line_bytes, uint64_t timeout_ns, char *const *mailboxes,
+rondoResult_t rondo_lanes_open(const struct rondo_anchor *anchor, const struct rondo_limits *limits, unsigned rank,
+                               uint64_t timeout_ns, char *const *mailboxes,
                                struct rondo_lane_args lanes[RONDO_LANE_COUNT])
 {
-    const size_t lane_bytes = rondo_mailbox_bytes(half_lines, line_bytes);
-    for (unsigned l = 0; l < RONDO_LANE_COUNT; l++) {
-        struct rondo_lane_args *lane = &lanes[l];
+    const struct layout l = layout_of(limits);
+    const unsigned ranks = limits->ranks;
+    for (unsigned i = 0; i < RONDO_LANE_COUNT; i++) {
+        struct rondo_lane_args *lane = &lanes[i];
         memset(lane, 0, sizeof *lane);
-        lane->channels = channels_of(anchor, l);
-        lane->report = (struct rondo_report *)anchor->reports.device + l;
-        lane->mailbox = mailboxes[rank] + l * lane_bytes;
-        lane->peers = peers_of(anchor, ranks, l);
+        lane->channels = channels_at(anchor, i);
+        lane->report = (struct rondo_report *)anchor->reports.device + i;
+        lane->mailbox = mailboxes[rank] + i * l.bytes;
+        lane->peers = peers_at(anchor, ranks, i);
         lane->timeout_ns = timeout_ns;
-        lane->half_lines = half_lines;
+        lane->half_lines = limits->half_lines;
         lane->rank = (uint16_t)rank;
         lane->ranks = (uint16_t)ranks;
+        lane->positions = positions_at(anchor, ranks, i);
+        lane->tokens_at = l.tokens_at;
+        lane->fifos_at = l.fifos_at;
+        lane->credits_at = l.credits_at;
+        lane->fifo_lines = limits->fifo_lines;
+        lane->fifo_channels = limits->fifo_channels;
         for (unsigned r = 0; r < ranks; r++) {
-            char *peer = mailboxes[r] + l * lane_bytes;
+            char *peer = mailboxes[r] + i * l.bytes;
             if (r < RONDO_ARG_PEERS)
                 lane->peer[r] = peer;
-            RONDO_TRY(anchor->ops->write(anchor->device, peers_of(anchor, ranks, l) + r, &peer, sizeof peer));
+            RONDO_TRY(anchor->ops->write(anchor->device, peers_at(anchor, ranks, i) + r, &peer, sizeof peer));
         }
     }
     return rondoSuccess;
@@ -87,14 +137,14 @@ void rondo_lanes_abort(const struct rondo_anchor *anchor)
 
 rondoResult_t rondo_lanes_stop(const struct rondo_anchor *anchor)
 {
-    return anchor->ops->fill(anchor->device, &channels_of(anchor, 0)->stop, sizeof(struct rondo_channel), 1,
+    return anchor->ops->fill(anchor->device, &channels_at(anchor, 0)->stop, sizeof(struct rondo_channel), 1,
                              RONDO_LANE_COUNT * RONDO_MAX_CHANNELS);
 }
 
 rondoResult_t rondo_lanes_busy(const struct rondo_anchor *anchor, bool *busy)
 {
     struct rondo_channel channels[RONDO_LANE_COUNT * RONDO_MAX_CHANNELS];
-    RONDO_TRY(anchor->ops->read(anchor->device, channels, channels_of(anchor, 0), sizeof channels));
+    RONDO_TRY(anchor->ops->read(anchor->device, channels, channels_at(anchor, 0), sizeof channels));
     *busy = false;
     for (unsigned c = 0; c < RONDO_LANE_COUNT * RONDO_MAX_CHANNELS; c++)
         *busy |= channels[c].busy != 0;

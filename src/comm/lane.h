@@ -5,6 +5,7 @@
 
 #include "rondo/rondo.h"
 
+#include "comm/limits.h"
 #include "device/anchor.h"
 #include "kernels/work.h"
 
@@ -13,15 +14,14 @@ enum rondo_lane_use { RONDO_LANE_EAGER, RONDO_LANE_GRAPH, RONDO_LANE_COUNT };
 /* Bytes of the memory that the lanes of a comm need, in all. */
 size_t rondo_lanes_control_bytes(unsigned ranks);
 size_t rondo_lanes_report_bytes(void);
-size_t rondo_lanes_mailbox_bytes(uint32_t half_lines, unsigned line_bytes);
+size_t rondo_lanes_mailbox_bytes(const struct rondo_limits *limits);
 
-/* Puts the anchor's memory into its first state: lines empty, epochs at `epoch`. Before any peer may write. */
-rondoResult_t rondo_lanes_reset(const struct rondo_anchor *anchor, unsigned ranks, uint32_t half_lines,
-                                unsigned line_bytes, uint32_t epoch);
+/* Puts the anchor's memory into its first state: lines empty, epochs and positions at `epoch`. Before any peer may write. */
+rondoResult_t rondo_lanes_reset(const struct rondo_anchor *anchor, const struct rondo_limits *limits, uint32_t epoch);
 
 /* Fills in the kernel arguments of all lanes. mailboxes[r] is rank r's mailbox memory as this rank's kernels see it. */
-rondoResult_t rondo_lanes_open(const struct rondo_anchor *anchor, unsigned rank, unsigned ranks, uint32_t half_lines,
-                               unsigned line_bytes, uint64_t timeout_ns, char *const *mailboxes,
+rondoResult_t rondo_lanes_open(const struct rondo_anchor *anchor, const struct rondo_limits *limits, unsigned rank,
+                               uint64_t timeout_ns, char *const *mailboxes,
                                struct rondo_lane_args lanes[RONDO_LANE_COUNT]);
 
 /* A lane's report as the host sees it. */

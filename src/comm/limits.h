@@ -13,6 +13,8 @@ struct rondo_limits {
     unsigned max_threads;    /* of a block */
     unsigned max_per_thread; /* lines of a slot that one thread handles in one step */
     uint32_t half_lines;     /* of a mailbox half */
+    uint32_t fifo_lines;     /* of a FIFO for sends and receives: a power of two */
+    unsigned fifo_channels;  /* FIFOs from one rank to another, at most */
     int forced_algo;         /* enum rondo_algo, -1: by size */
     unsigned forced_threads; /* 0: by size */
 };

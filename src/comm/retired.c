@@ -35,6 +35,7 @@ rondoResult_t rondo_comm_obtain(struct rondoComm **out)
     comm->state = RONDO_COMM_RETIRED;
     pthread_mutex_init(&comm->lock, NULL);
     pthread_mutex_init(&comm->failure_lock, NULL);
+    rondo_redops_init(&comm->redops);
     *out = comm;
     return rondoSuccess;
 }
@@ -64,6 +65,7 @@ void rondo_comm_free(struct rondoComm *comm)
     comm->bootstrap = NULL;
     rondo_arena_destroy(comm->arena);
     comm->arena = NULL;
+    rondo_redops_fini(&comm->redops);
     pthread_mutex_destroy(&comm->lock);
     pthread_mutex_destroy(&comm->failure_lock);
 

@@ -8,10 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Exactly one of task and message is meant. */
 struct op {
-    struct rondoComm *comm; /* NULL once issued */
+    struct rondoComm *comm; /* NULL once prepared */
     struct CUstream_st *stream;
-    struct rondo_task task;
+    bool is_message;
+    union {
+        struct rondo_task task;
+        struct rondo_message message;
+    } what;
 };
 
 struct making {
@@ -62,20 +67,35 @@ static rondoResult_t grow(void **array, size_t count, size_t *room, size_t eleme
     return rondoSuccess;
 }
 
-static rondoResult_t issue_one(struct rondoComm *comm, const struct rondo_task *task, struct CUstream_st *stream)
+static rondoResult_t add(const struct op *op)
 {
-    struct CUstream_st *streams[] = {stream};
-    struct rondo_launch_request request = {task, 1, streams, 1};
-    return rondo_launch_group(comm, &request);
+    RONDO_TRY(grow((void **)&group.ops, group.op_count, &group.op_room, sizeof *group.ops));
+    group.ops[group.op_count++] = *op;
+    return rondoSuccess;
 }
 
 rondoResult_t rondo_group_add(struct rondoComm *comm, const struct rondo_task *task, struct CUstream_st *stream)
 {
+    struct CUstream_st *streams[] = {stream};
+    const struct rondo_launch_request request = {.tasks = task, .task_count = 1, .streams = streams, .stream_count = 1};
     if (!group.depth)
-        return issue_one(comm, task, stream);
-    RONDO_TRY(grow((void **)&group.ops, group.op_count, &group.op_room, sizeof *group.ops));
-    group.ops[group.op_count++] = (struct op){comm, stream, *task};
-    return rondoSuccess;
+        return rondo_launch_group(comm, &request);
+    return add(&(struct op){.comm = comm, .stream = stream, .what.task = *task});
+}
+
+rondoResult_t rondo_group_add_message(struct rondoComm *comm, const struct rondo_message *message,
+                                      struct CUstream_st *stream)
+{
+    struct CUstream_st *streams[] = {stream};
+    struct rondo_message one = *message;
+    const struct rondo_launch_request request = {
+        .messages = &one, .message_count = 1, .streams = streams, .stream_count = 1};
+    if (group.depth)
+        return add(&(struct op){.comm = comm, .stream = stream, .is_message = true, .what.message = *message});
+    if (message->peer == comm->rank && message->kind != RONDO_COPY)
+        return rondo_fail(rondoInvalidUsage, "a %s rank %d itself needs its other half in the same group",
+                          message->kind == RONDO_SEND ? "send to" : "receive from", comm->rank);
+    return rondo_launch_group(comm, &request);
 }
 
 rondoResult_t rondo_group_add_comm(const struct rondo_comm_request *request, rondoComm_t *comm)
@@ -130,48 +150,131 @@ static size_t add_stream(struct CUstream_st **streams, size_t count, struct CUst
     return count + 1;
 }
 
-/* Issues the ops of the comm of ops[first], from there on, in their order. */
-static rondoResult_t issue_comm(size_t first, struct rondo_task *tasks, struct CUstream_st **streams)
+/* What one comm is to issue. */
+struct batch {
+    struct rondoComm *comm;
+    struct rondo_launch_request request;
+};
+
+/* Memory for a group's batches: each takes its share of these. */
+struct room {
+    struct batch *batches;
+    struct rondo_task *tasks;
+    struct rondo_message *messages;
+    struct CUstream_st **streams;
+};
+
+static const struct rondo_message *next_of_self(const struct batch *batch, size_t *at, enum rondo_transfer_kind kind)
 {
-    struct rondoComm *comm = group.ops[first].comm;
-    struct rondo_launch_request request = {.tasks = tasks, .streams = streams};
+    for (; *at < batch->request.message_count; ++*at) {
+        const struct rondo_message *m = &batch->request.messages[*at];
+        if (m->kind == kind && m->peer == batch->comm->rank)
+            return &batch->request.messages[(*at)++];
+    }
+    return NULL;
+}
+
+/* The i-th send of a rank to itself and its i-th receive from itself become a copy. */
+static rondoResult_t match_self(struct batch *batch)
+{
+    size_t sent = 0, received = 0, kept = 0;
+    struct rondo_message *messages = batch->request.messages;
+    for (;;) {
+        const struct rondo_message *send = next_of_self(batch, &sent, RONDO_SEND);
+        const struct rondo_message *recv = next_of_self(batch, &received, RONDO_RECV);
+        if (!send && !recv)
+            break;
+        if (!send || !recv)
+            return rondo_fail(rondoInvalidUsage, "a group has a %s rank %d itself without its other half",
+                              send ? "send to" : "receive from", batch->comm->rank);
+        if (send->bytes != recv->bytes)
+            return rondo_fail(rondoInvalidUsage, "rank %d sends itself %llu bytes and receives %llu", batch->comm->rank,
+                              (unsigned long long)send->bytes, (unsigned long long)recv->bytes);
+        struct rondo_message *copy = &messages[send - messages];
+        copy->from = send->buffer;
+        copy->buffer = recv->buffer;
+        copy->element = send->element < recv->element ? send->element : recv->element;
+        copy->kind = RONDO_COPY;
+        sent = (size_t)(send - messages) + 1;
+    }
+    for (size_t i = 0; i < batch->request.message_count; i++)
+        if (messages[i].kind != RONDO_RECV || messages[i].peer != batch->comm->rank)
+            messages[kept++] = messages[i];
+    batch->request.message_count = kept;
+    return rondoSuccess;
+}
+
+/* Collects the ops of the comm of ops[first], from there on, in their order. */
+static rondoResult_t prepare(size_t first, struct batch *batch, struct room *room)
+{
+    size_t tasks = 0, messages = 0, streams = 0;
+    batch->comm = group.ops[first].comm;
     for (size_t i = first; i < group.op_count; i++) {
         struct op *op = &group.ops[i];
-        if (op->comm != comm)
+        if (op->comm != batch->comm)
             continue;
-        tasks[request.task_count++] = op->task;
-        request.stream_count = add_stream(streams, request.stream_count, op->stream);
+        if (op->is_message)
+            room->messages[messages++] = op->what.message;
+        else
+            room->tasks[tasks++] = op->what.task;
+        streams = add_stream(room->streams, streams, op->stream);
         op->comm = NULL;
     }
-    RONDO_TRY(rondo_comm_enter(comm));
-    rondoResult_t result = rondo_launch_group(comm, &request);
-    rondo_comm_leave(comm);
+    batch->request = (struct rondo_launch_request){.tasks = room->tasks,
+                                                   .task_count = tasks,
+                                                   .messages = room->messages,
+                                                   .message_count = messages,
+                                                   .streams = room->streams,
+                                                   .stream_count = streams};
+    room->tasks += tasks;
+    room->messages += messages;
+    room->streams += streams;
+    return match_self(batch);
+}
+
+static rondoResult_t issue_batch(struct batch *batch)
+{
+    RONDO_TRY(rondo_comm_enter(batch->comm));
+    rondoResult_t result = rondo_launch_group(batch->comm, &batch->request);
+    rondo_comm_leave(batch->comm);
     return result;
 }
 
 /* All comms are issued even if one fails: the others' peers wait for them. */
-static rondoResult_t issue(void)
+static rondoResult_t issue_all(struct room room)
 {
-    if (!group.op_count)
-        return rondoSuccess;
-    struct rondo_task *tasks = malloc(group.op_count * sizeof *tasks);
-    struct CUstream_st **streams = malloc(group.op_count * sizeof *streams);
+    struct batch *const batches = room.batches;
+    size_t count = 0;
     rondoResult_t result = rondoSuccess;
     char text[512] = "";
-    if (!tasks || !streams)
-        result = rondo_fail(rondoSystemError, "out of memory");
-    for (size_t i = 0; i < group.op_count && tasks && streams; i++) {
-        if (!group.ops[i].comm)
-            continue;
-        rondoResult_t one = issue_comm(i, tasks, streams);
+    for (size_t i = 0; i < group.op_count; i++)
+        if (group.ops[i].comm)
+            RONDO_TRY(prepare(i, &batches[count++], &room));
+    for (size_t b = 0; b < count; b++) {
+        rondoResult_t one = issue_batch(&batches[b]);
         if (one != rondoSuccess && result == rondoSuccess) {
             result = one;
             snprintf(text, sizeof text, "%s", rondo_last_error());
         }
     }
-    free(tasks);
-    free(streams);
-    return result == rondoSuccess || !*text ? result : rondo_repeat(result, "%s", text);
+    return result == rondoSuccess ? result : rondo_repeat(result, "%s", text);
+}
+
+static rondoResult_t issue(void)
+{
+    const size_t count = group.op_count;
+    if (!count)
+        return rondoSuccess;
+    struct room room = {malloc(count * sizeof *room.batches), malloc(count * sizeof *room.tasks),
+                        malloc(count * sizeof *room.messages), malloc(count * sizeof *room.streams)};
+    rondoResult_t result = room.batches && room.tasks && room.messages && room.streams
+                               ? issue_all(room)
+                               : rondo_fail(rondoSystemError, "out of memory");
+    free(room.batches);
+    free(room.tasks);
+    free(room.messages);
+    free(room.streams);
+    return result;
 }
 
 static void clear(void)

@@ -13,8 +13,12 @@ bool rondo_group_active(void);
 /* Notes the first error of a group and gives it back; outside of groups just gives it back. */
 rondoResult_t rondo_group_error(rondoResult_t result);
 
-/* Issues a checked op, at the group's end or, outside of groups, now. */
+/* Issues a checked collective, at the group's end or, outside of groups, now. */
 rondoResult_t rondo_group_add(struct rondoComm *comm, const struct rondo_task *task, struct CUstream_st *stream);
+
+/* The same for a send or a receive. One to the rank itself finds its other half at the group's end. */
+rondoResult_t rondo_group_add_message(struct rondoComm *comm, const struct rondo_message *message,
+                                      struct CUstream_st *stream);
 
 /* Makes a comm, at the group's end or now. *comm is NULL until then. */
 rondoResult_t rondo_group_add_comm(const struct rondo_comm_request *request, rondoComm_t *comm);

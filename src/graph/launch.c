@@ -16,9 +16,17 @@ static rondoResult_t launch_plan(struct rondoComm *comm, enum rondo_lane_use lan
                                  const struct rondo_launch_request *request, unsigned *launched)
 {
     struct rondo_plan_launch plan;
-    for (size_t done = 0; done < request->task_count; done += plan.works) {
-        rondo_plan_next(&comm->limits, request->tasks + done, request->task_count - done, &plan);
-        plan.args.single.lane = comm->lanes[lane];
+    struct rondo_group_plan group = {
+        .limits = &comm->limits,
+        .tasks = request->tasks,
+        .task_count = request->task_count,
+        .messages = request->messages,
+        .message_count = request->message_count,
+    };
+    rondo_plan_begin(&group);
+    while (!rondo_plan_done(&group)) {
+        rondo_plan_next(&group, &plan);
+        plan.args.lane = comm->lanes[lane];
         const struct rondo_launch launch = {
             .kernel = comm->kernels[plan.kernel],
             .blocks = plan.blocks,

@@ -13,6 +13,8 @@
 struct rondo_launch_request {
     const struct rondo_task *tasks;
     size_t task_count;
+    struct rondo_message *messages; /* put into another order */
+    size_t message_count;
     struct CUstream_st *const *streams; /* distinct */
     size_t stream_count;
 };

@@ -49,6 +49,11 @@ RONDO_FN void rondo_barrier(void)
 {
     __syncthreads();
 }
+/* A barrier that tells all threads whether any of them says yes. */
+RONDO_FN bool rondo_barrier_any(bool yes)
+{
+    return __syncthreads_or(yes);
+}
 RONDO_FN void rondo_pause(unsigned spins)
 {
     (void)spins;
@@ -205,6 +210,10 @@ RONDO_FN unsigned rondo_blocks(void)
     return rondo_host_blocks;
 }
 RONDO_FN void rondo_barrier(void) {}
+RONDO_FN bool rondo_barrier_any(bool yes)
+{
+    return yes;
+}
 /* A waiting block gives its core away at once: hosts have fewer cores than ranks have blocks. */
 RONDO_FN void rondo_pause(unsigned spins)
 {

@@ -1,217 +1,306 @@
-/* The bodies of the kernels: a launch of one work, of any size, and a launch of a batch of small ones. */
+/* The bodies of the kernels: a launch of one work, of any size, and a launch of a batch. */
 #ifndef RONDO_KERNELS_ENTRY_H
 #define RONDO_KERNELS_ENTRY_H
 
-#include "kernels/all_reduce.h"
+#include "kernels/exchange.h"
+#include "kernels/fifo.h"
 #include "kernels/launch.h"
+#include "kernels/lean.h"
 
-/* All steps of one work. In two-shot the next step's shards are sent before this one's results are waited for. */
-RONDO_FN void rondo_all_reduce_steps(struct rondo_how how, enum rondo_algo algo, enum rondo_dtype dtype,
-                                     enum rondo_redop op, struct rondo_run *run)
+/* ---- one work ---- */
+
+/* In the last of several steps each block tells its peers that it has come so far; see mailbox.h. */
+RONDO_FN void rondo_last_step_send(struct rondo_run *run, uint32_t step, uint32_t steps)
 {
-    const unsigned element = rondo_dtype_bytes(dtype);
-    const uint32_t steps = run->work->steps;
-    if (algo == RONDO_ONE_SHOT) {
-        RONDO_ROLLED
-        for (uint32_t step = 0; step < steps; step++) {
-            rondo_run_step(run, step);
-            if (step)
-                rondo_fence();
-            rondo_one_shot_push(how, element, run, step);
-            if (step == 0)
-                rondo_launch_check(run);
-            if (run->dead)
-                return;
-            rondo_one_shot_reduce(how, dtype, op, run, step);
-        }
+    if (steps == 1 || step != steps - 1)
         return;
+    rondo_barrier();
+    if (rondo_thread() < run->lane->ranks)
+        rondo_fence();
+    rondo_tokens_send(run);
+}
+
+RONDO_FN void rondo_last_step_take(struct rondo_run *run, uint32_t steps)
+{
+    if (steps == 1)
+        return;
+    rondo_run_step(run, steps - 1);
+    rondo_tokens_take(run);
+}
+
+RONDO_FN void rondo_one_shot_deliver(struct rondo_how how, enum rondo_collective collective, enum rondo_dtype dtype,
+                                     enum rondo_redop op, unsigned element, struct rondo_run *run, uint32_t step)
+{
+    if (rondo_reduces(collective))
+        rondo_one_shot_reduce(how, collective, dtype, op, run, step);
+    else
+        rondo_one_shot_store(how, collective, element, run, step);
+}
+
+/* A one-shot work in steps: everybody hears from everybody in each of them. */
+RONDO_FN void rondo_one_shot_steps(struct rondo_how how, enum rondo_collective collective, enum rondo_dtype dtype,
+                                   enum rondo_redop op, unsigned element, struct rondo_run *run)
+{
+    const uint32_t steps = run->work->steps;
+    RONDO_ROLLED
+    for (uint32_t step = 0; step < steps; step++) {
+        rondo_run_step(run, step);
+        if (step)
+            rondo_fence();
+        rondo_last_step_send(run, step, steps);
+        rondo_one_shot_push(how, collective, element, run, step);
+        if (step == 0)
+            rondo_launch_check(run);
+        rondo_one_shot_deliver(how, collective, dtype, op, element, run, step);
     }
+    rondo_last_step_take(run, steps);
+}
+
+/* A two-shot work in steps: the next step's shards are sent before this one's results are waited for. */
+RONDO_FN void rondo_two_shot_steps(struct rondo_how how, enum rondo_collective collective, enum rondo_dtype dtype,
+                                   enum rondo_redop op, unsigned element, struct rondo_run *run)
+{
+    const uint32_t steps = run->work->steps;
     RONDO_ROLLED
     for (uint32_t step = 0; step <= steps; step++) {
         if (step < steps) {
             rondo_run_step(run, step);
-            rondo_two_shot_push(how, element, run, step);
+            rondo_last_step_send(run, step, steps);
+            if (collective == RONDO_BROADCAST && step > 0) {
+                rondo_fence();
+                rondo_broadcast_tell(run, step);
+                rondo_broadcast_hear(run, step);
+            }
+            rondo_two_shot_push(how, collective, element, run, step);
         }
         if (step == 0) {
             rondo_launch_check(run);
             continue;
         }
-        if (run->dead)
-            return;
         rondo_run_step(run, step - 1);
-        rondo_two_shot_reduce(how, dtype, op, steps > 1, run, step - 1);
-        rondo_two_shot_gather(how, element, run, step - 1);
+        rondo_two_shot_shards(how, collective, dtype, op, steps > 1, run, step - 1);
+        rondo_two_shot_gather(how, collective, element, run, step - 1);
     }
+    rondo_last_step_take(run, steps);
 }
 
-/* One-shot where each thread has one line at most: what latency is made of. All that does not depend on the epoch is
- * done before the wait for the preceding kernel, address translation included (the prefetches are for that: 0.05 to 0.1 us
- * on H200); behind it come two loads at once (epoch, payload), the sends, the waits, two stores. */
-RONDO_FN void rondo_one_shot_lean(enum rondo_dtype dtype, enum rondo_redop op, unsigned ranks,
-                                  const struct rondo_single_args *args)
-{
-    const struct rondo_lane_args *lane = &args->lane;
-    const struct rondo_work *work = &args->work;
-    const unsigned element = rondo_dtype_bytes(dtype), me = lane->rank;
-    const uint32_t i = rondo_block() * rondo_threads() + rondo_thread();
-    const bool mine = i < (uint32_t)work->span;
-    char *to[RONDO_ARG_PEERS], *from[RONDO_ARG_PEERS]; /* this thread's line: with the peers, and of rank r here */
-    RONDO_UNROLL
-    for (unsigned d = 1; d < ranks; d++) {
-        const unsigned peer = rondo_peer_after(me, d, ranks);
-        to[d] = rondo_mailbox_line(lane->peer[peer], rondo_slot(me, peer) * work->step_lines + i);
-    }
-    RONDO_UNROLL
-    for (unsigned r = 0; r < ranks; r++)
-        from[r] = rondo_mailbox_line(lane->mailbox, rondo_slot(r, me) * work->step_lines + i);
-
-    if (rondo_thread() == 0)
-        rondo_prefetch(&lane->channels[rondo_block()]);
-    if (rondo_thread() % 32 == 0 && mine) {
-        RONDO_UNROLL
-        for (unsigned r = 0; r < ranks; r++)
-            if (r != me) {
-                rondo_prefetch(from[r]);
-                rondo_prefetch(from[r] + (size_t)lane->half_lines * RONDO_LINE_BYTES);
-            }
-    }
-
-    struct rondo_run run = rondo_launch_begin(lane, work);
-    struct rondo_line own, looked[RONDO_ARG_PEERS];
-    if (mine)
-        own = rondo_user_load(element, work, i);
-    rondo_run_step(&run, 0);
-    const size_t half = (size_t)run.base * RONDO_LINE_BYTES;
-    if (mine && !run.dead) {
-        if (rondo_line_is_special(own)) {
-            const struct rondo_how fixed = {ranks, 1};
-            rondo_push_to_all(fixed, &run, i, own);
-        } else {
-            RONDO_UNROLL
-            for (unsigned d = 1; d < ranks; d++)
-                rondo_line_store(to[d] + half, own);
-        }
-    }
-    rondo_launch_check(&run);
-    if (mine && !run.dead) {
-        RONDO_UNROLL
-        for (unsigned r = 0; r < ranks; r++)
-            if (r != me)
-                looked[r] = rondo_line_load(from[r] + half);
-        const struct rondo_line sum = rondo_reduce_looked(dtype, op, ranks, &run, i, own, looked);
-        if (!run.dead)
-            rondo_user_store(element, work, i, sum);
-    }
-    rondo_launch_end(&run, 1);
-}
-
-RONDO_FN void rondo_single_steps(struct rondo_how how, enum rondo_algo algo, enum rondo_dtype dtype,
-                                 enum rondo_redop op, const struct rondo_single_args *args)
+RONDO_FN void rondo_single_steps(struct rondo_how how, enum rondo_collective collective, enum rondo_algo algo,
+                                 enum rondo_dtype dtype, enum rondo_redop op, unsigned element,
+                                 const struct rondo_single_args *args)
 {
     struct rondo_run run = rondo_launch_begin(&args->lane, &args->work);
     rondo_launch_mark(&args->lane);
-    rondo_all_reduce_steps(how, algo, dtype, op, &run);
+    const bool tokens = collective == RONDO_BROADCAST && args->work.steps == 1 && rondo_block() == 0;
+    rondo_run_step(&run, 0);
+    if (tokens)
+        rondo_tokens_send(&run);
+    if (algo == RONDO_ONE_SHOT)
+        rondo_one_shot_steps(how, collective, dtype, op, element, &run);
+    else
+        rondo_two_shot_steps(how, collective, dtype, op, element, &run);
+    if (tokens) {
+        rondo_run_step(&run, 0);
+        rondo_tokens_take(&run);
+    }
     rondo_launch_end(&run, args->work.steps);
 }
 
-/* `specialized`: numbers of ranks that machines commonly have get code of their own. */
-RONDO_FN void rondo_single_body(enum rondo_algo algo, enum rondo_dtype dtype, enum rondo_redop op, bool specialized,
-                                const struct rondo_single_args *args)
+RONDO_FN void rondo_single_lean(enum rondo_collective collective, enum rondo_dtype dtype, enum rondo_redop op,
+                                unsigned element, unsigned ranks, const struct rondo_single_args *args)
 {
-    const struct rondo_how two = {2, 4}, four = {4, 2}, eight = {8, 1}, any = {0, 1};
+    if (collective == RONDO_BROADCAST)
+        rondo_lean_broadcast(element, ranks, args);
+    else
+        rondo_lean_all(collective, dtype, op, element, ranks, args);
+}
+
+/* Numbers of ranks that machines commonly have get code of their own. `element`: a constant where the type is one. */
+RONDO_FN void rondo_single_body(enum rondo_collective collective, enum rondo_algo algo, enum rondo_dtype dtype,
+                                enum rondo_redop op, unsigned element, const struct rondo_single_args *args)
+{
+    const struct rondo_how two = {2, 4, false}, four = {4, 2, false}, eight = {8, 1, false}, any = {0, 1, false};
     const unsigned ranks = args->lane.ranks;
     const bool lean = algo == RONDO_ONE_SHOT && args->work.step_lines == args->work.channels * rondo_threads() &&
                       args->work.steps == 1;
-    if (!specialized)
-        rondo_single_steps(any, algo, dtype, op, args);
-    else if (lean && ranks == 2)
-        rondo_one_shot_lean(dtype, op, 2, args);
+    if (lean && ranks == 2)
+        rondo_single_lean(collective, dtype, op, element, 2, args);
     else if (lean && ranks == 4)
-        rondo_one_shot_lean(dtype, op, 4, args);
+        rondo_single_lean(collective, dtype, op, element, 4, args);
     else if (lean && ranks == 8)
-        rondo_one_shot_lean(dtype, op, 8, args);
+        rondo_single_lean(collective, dtype, op, element, 8, args);
     else if (ranks == 2)
-        rondo_single_steps(two, algo, dtype, op, args);
+        rondo_single_steps(two, collective, algo, dtype, op, element, args);
     else if (ranks == 4)
-        rondo_single_steps(four, algo, dtype, op, args);
+        rondo_single_steps(four, collective, algo, dtype, op, element, args);
     else if (ranks == 8)
-        rondo_single_steps(eight, algo, dtype, op, args);
+        rondo_single_steps(eight, collective, algo, dtype, op, element, args);
     else
-        rondo_single_steps(any, algo, dtype, op, args);
+        rondo_single_steps(any, collective, algo, dtype, op, element, args);
 }
 
-/* One work's reduction in a batch. Returns whether the run is dead. */
-RONDO_FN bool rondo_batch_reduce(struct rondo_how how, enum rondo_dtype dtype, enum rondo_redop op,
-                                 struct rondo_run run)
+/* ---- transfers alone ---- */
+
+RONDO_FN const struct rondo_transfer *rondo_batch_transfers(const struct rondo_batch_head *head)
 {
-    if (run.work->algo == RONDO_ONE_SHOT)
-        rondo_one_shot_reduce(how, dtype, op, &run, 0);
+    return (const struct rondo_transfer *)((const char *)head + head->transfers_at);
+}
+RONDO_FN const struct rondo_end *rondo_batch_ends(const struct rondo_batch_head *head)
+{
+    return (const struct rondo_end *)((const char *)head + head->ends_at);
+}
+
+RONDO_FN void rondo_transfers_body(const struct rondo_batch_head *head)
+{
+    struct rondo_run run = rondo_launch_begin(&head->lane, NULL);
+    rondo_launch_check(&run);
+    rondo_end_run(&run, rondo_batch_transfers(head), rondo_batch_ends(head) + rondo_block());
+    rondo_launch_end(&run, 0);
+}
+
+/* ---- a batch ---- */
+
+/* One work's reduction, or the shards of a broadcast. Returns whether the run is dead. */
+RONDO_FN bool rondo_batch_reduce(struct rondo_how how, enum rondo_dtype dtype, enum rondo_redop op,
+                                 struct rondo_run run, uint32_t step)
+{
+    const struct rondo_work *work = run.work;
+    if (work->algo == RONDO_ONE_SHOT)
+        rondo_one_shot_reduce(how, work->collective, dtype, op, &run, step);
     else
-        rondo_two_shot_reduce(how, dtype, op, false, &run, 0);
+        rondo_two_shot_shards(how, work->collective, dtype, op, work->steps > 1, &run, step);
     return run.dead;
 }
 
 /* Out of line, one function for each (dtype, op). */
-#define RONDO_BATCH_REDUCE(DTYPE, OP, specialized)                           \
-    RONDO_CALL bool rondo_batch_reduce_##DTYPE##_##OP(struct rondo_run run)  \
-    {                                                                        \
-        const struct rondo_how two = {2, 1}, four = {4, 1}, any = {0, 1};    \
-        if (specialized && run.lane->ranks == 2)                             \
-            return rondo_batch_reduce(two, RONDO_##DTYPE, RONDO_##OP, run);  \
-        if (specialized && run.lane->ranks == 4)                             \
-            return rondo_batch_reduce(four, RONDO_##DTYPE, RONDO_##OP, run); \
-        return rondo_batch_reduce(any, RONDO_##DTYPE, RONDO_##OP, run);      \
+#define RONDO_BATCH_REDUCE(DTYPE, OP, specialized)                                            \
+    RONDO_CALL bool rondo_batch_reduce_##DTYPE##_##OP(struct rondo_run run, uint32_t step)    \
+    {                                                                                         \
+        const struct rondo_how two = {2, 1, true}, four = {4, 1, true}, any = {0, 1, true};   \
+        if (specialized && run.lane->ranks == 2)                                              \
+            return rondo_batch_reduce(two, RONDO_##DTYPE, RONDO_##OP, run, step);             \
+        if (specialized && run.lane->ranks == 4)                                              \
+            return rondo_batch_reduce(four, RONDO_##DTYPE, RONDO_##OP, run, step);            \
+        return rondo_batch_reduce(any, RONDO_##DTYPE, RONDO_##OP, run, step);                 \
     }
 
-RONDO_FN void rondo_batch_push_how(struct rondo_how how, unsigned element, const struct rondo_run *run)
+typedef bool (*rondo_batch_reducer)(struct rondo_run run, uint32_t step);
+
+RONDO_FN void rondo_batch_push_how(struct rondo_how how, const struct rondo_run *run, uint32_t step)
 {
-    if (run->work->algo == RONDO_ONE_SHOT)
-        rondo_one_shot_push(how, element, run, 0);
+    const struct rondo_work *work = run->work;
+    const unsigned element = rondo_dtype_bytes(work->dtype);
+    if (work->algo == RONDO_ONE_SHOT)
+        rondo_one_shot_push(how, work->collective, element, run, step);
     else
-        rondo_two_shot_push(how, element, run, 0);
+        rondo_two_shot_push(how, work->collective, element, run, step);
 }
 
-RONDO_FN void rondo_batch_push(unsigned element, const struct rondo_run *run)
+RONDO_CALL void rondo_batch_push(struct rondo_run run, uint32_t step)
 {
-    const struct rondo_how two = {2, 1}, four = {4, 1}, any = {0, 1};
-    if (run->lane->ranks == 2)
-        rondo_batch_push_how(two, element, run);
-    else if (run->lane->ranks == 4)
-        rondo_batch_push_how(four, element, run);
+    const struct rondo_how two = {2, 1, true}, four = {4, 1, true}, any = {0, 1, true};
+    if (run.lane->ranks == 2)
+        rondo_batch_push_how(two, &run, step);
+    else if (run.lane->ranks == 4)
+        rondo_batch_push_how(four, &run, step);
     else
-        rondo_batch_push_how(any, element, run);
+        rondo_batch_push_how(any, &run, step);
 }
 
-RONDO_CALL bool rondo_batch_gather(unsigned element, struct rondo_run run)
+RONDO_CALL bool rondo_batch_store(struct rondo_run run, uint32_t step)
 {
-    const struct rondo_how any = {0, 1};
-    rondo_two_shot_gather(any, element, &run, 0);
+    const struct rondo_how two = {2, 1, true}, four = {4, 1, true}, any = {0, 1, true};
+    const unsigned element = rondo_dtype_bytes(run.work->dtype);
+    if (run.lane->ranks == 2)
+        rondo_one_shot_store(two, run.work->collective, element, &run, step);
+    else if (run.lane->ranks == 4)
+        rondo_one_shot_store(four, run.work->collective, element, &run, step);
+    else
+        rondo_one_shot_store(any, run.work->collective, element, &run, step);
     return run.dead;
 }
 
-/* Every channel sends what it has of all its works before it waits for any: m small works cost one latency, not m.
- * `reduce` is the dispatch over the functions above. */
-RONDO_FN void rondo_batch_body(const struct rondo_batch_args *args, bool (*reduce)(struct rondo_run))
+RONDO_CALL bool rondo_batch_gather(struct rondo_run run, uint32_t step)
 {
-    struct rondo_run run = rondo_launch_begin(&args->lane, NULL);
-    rondo_launch_mark(&args->lane);
-    const unsigned first = args->first[rondo_block()], end = args->last[rondo_block()] + 1u;
-    rondo_run_step(&run, 0);
-    for (unsigned w = first; w < end; w++) {
-        run.work = &args->works[w];
-        rondo_batch_push(rondo_dtype_bytes(run.work->dtype), &run);
+    const struct rondo_how any = {0, 1, true};
+    rondo_two_shot_gather(any, run.work->collective, rondo_dtype_bytes(run.work->dtype), &run, step);
+    return run.dead;
+}
+
+/* What a channel sends of all its works in a step. */
+RONDO_FN void rondo_batch_send(const struct rondo_batch_head *head, const struct rondo_work *works,
+                               struct rondo_run *run, uint32_t step)
+{
+    rondo_run_step(run, step);
+    if (step)
+        rondo_fence();
+    rondo_last_step_send(run, step, head->steps);
+    if (head->steps == 1 && head->tokens && rondo_block() == 0)
+        rondo_tokens_send(run);
+    for (unsigned w = head->first[rondo_block()]; w <= head->last[rondo_block()]; w++) {
+        run->work = &works[w];
+        if (step && run->work->collective == RONDO_BROADCAST) {
+            rondo_broadcast_tell(run, step);
+            rondo_broadcast_hear(run, step);
+        }
+        rondo_batch_push(*run, step);
     }
-    rondo_launch_check(&run);
-    for (unsigned w = first; w < end && !run.dead; w++) {
-        run.work = &args->works[w];
-        run.dead = reduce(run);
+}
+
+/* What it makes of that. */
+RONDO_FN void rondo_batch_deliver(const struct rondo_batch_head *head, const struct rondo_work *works,
+                                  struct rondo_run *run, uint32_t step, rondo_batch_reducer reduce)
+{
+    const unsigned first = head->first[rondo_block()], last = head->last[rondo_block()];
+    for (unsigned w = first; w <= last && !run->dead; w++) {
+        run->work = &works[w];
+        if (run->work->algo == RONDO_TWO_SHOT || rondo_reduces(run->work->collective))
+            run->dead = reduce(*run, step);
+        else
+            run->dead = rondo_batch_store(*run, step);
     }
-    for (unsigned w = first; w < end && !run.dead; w++) {
-        run.work = &args->works[w];
-        if (run.work->algo == RONDO_TWO_SHOT)
-            run.dead = rondo_batch_gather(rondo_dtype_bytes(run.work->dtype), run);
+    for (unsigned w = first; w <= last && !run->dead; w++) {
+        run->work = &works[w];
+        if (run->work->algo == RONDO_TWO_SHOT)
+            run->dead = rondo_batch_gather(*run, step);
     }
-    rondo_launch_end(&run, 1);
+}
+
+/* Every channel sends what it has of all its works before it waits for any: m small works cost one latency, not m. A batch of
+ * several steps has one work only; if that is two-shot, the results of a step are made after the next one's shards are sent. */
+RONDO_FN void rondo_batch_exchange(const struct rondo_batch_head *head, struct rondo_run *run,
+                                   rondo_batch_reducer reduce)
+{
+    const struct rondo_work *works = (const struct rondo_work *)((const char *)head + head->works_at);
+    const uint32_t steps = head->steps, lag = steps > 1 && works[0].algo == RONDO_TWO_SHOT;
+    RONDO_ROLLED
+    for (uint32_t step = 0; step < steps + lag; step++) {
+        if (step < steps)
+            rondo_batch_send(head, works, run, step);
+        if (step == 0)
+            rondo_launch_check(run);
+        if (step >= lag) {
+            rondo_run_step(run, step - lag);
+            rondo_batch_deliver(head, works, run, step - lag, reduce);
+        }
+    }
+    rondo_last_step_take(run, steps);
+    if (steps == 1 && head->tokens && rondo_block() == 0)
+        rondo_tokens_take(run);
+}
+
+/* `reduce` is the dispatch over the functions above. */
+RONDO_FN void rondo_batch_body(const struct rondo_batch_head *head, rondo_batch_reducer reduce)
+{
+    struct rondo_run run = rondo_launch_begin(&head->lane, NULL);
+    rondo_launch_mark(&head->lane);
+    if (rondo_block() < head->exchange_blocks) {
+        rondo_batch_exchange(head, &run, reduce);
+    } else {
+        rondo_launch_check(&run);
+        rondo_end_run(&run, rondo_batch_transfers(head),
+                      rondo_batch_ends(head) + (rondo_block() - head->exchange_blocks));
+    }
+    rondo_launch_end(&run, head->steps);
 }
 
 #endif

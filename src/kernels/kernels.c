@@ -3,25 +3,32 @@
 #include "kernels/entry.h"
 #include "kernels/instances.h"
 
-#define SINGLE(DTYPE, OP, specialized)                                             \
-    RONDO_KERNEL oneshot_##DTYPE##_##OP(const void *args)                          \
-    {                                                                              \
-        rondo_single_body(RONDO_ONE_SHOT, RONDO_##DTYPE, RONDO_##OP, false, args); \
-    }                                                                              \
-    RONDO_KERNEL twoshot_##DTYPE##_##OP(const void *args)                          \
-    {                                                                              \
-        rondo_single_body(RONDO_TWO_SHOT, RONDO_##DTYPE, RONDO_##OP, false, args); \
+#define SINGLE(name, COLLECTIVE, ALGO, DTYPE, OP)                                                                  \
+    RONDO_KERNEL name(const void *pointer)                                                                         \
+    {                                                                                                              \
+        const struct rondo_single_args *args = pointer;                                                            \
+        rondo_single_body(RONDO_##COLLECTIVE, RONDO_##ALGO, RONDO_##DTYPE, RONDO_##OP,                             \
+                          rondo_dtype_bytes(rondo_reduces(RONDO_##COLLECTIVE) ? RONDO_##DTYPE : args->work.dtype), \
+                          args);                                                                                   \
     }
-RONDO_REDUCTIONS(SINGLE)
+RONDO_SINGLES_0(SINGLE)
+RONDO_SINGLES_1(SINGLE)
+RONDO_SINGLES_2(SINGLE)
+RONDO_MOVES(SINGLE)
+
+RONDO_KERNEL transfers(const void *args)
+{
+    rondo_transfers_body(args);
+}
 
 RONDO_REDUCTIONS(RONDO_BATCH_REDUCE)
 
-static bool batch_reduce(struct rondo_run run)
+static bool batch_reduce(struct rondo_run run, uint32_t step)
 {
     switch (run.work->dtype * RONDO_REDOP_COUNT + run.work->redop) {
 #define CASE(DTYPE, OP, specialized)                    \
     case RONDO_##DTYPE *RONDO_REDOP_COUNT + RONDO_##OP: \
-        return rondo_batch_reduce_##DTYPE##_##OP(run);
+        return rondo_batch_reduce_##DTYPE##_##OP(run, step);
         RONDO_REDUCTIONS(CASE)
     default:
         return false;
@@ -34,11 +41,10 @@ RONDO_KERNEL batch(const void *args)
 }
 
 void (*const rondo_host_kernels[])(const void *args) = {
-#define ENTRY(DTYPE, OP, specialized)                                                             \
-    [(RONDO_ONE_SHOT * RONDO_DTYPE_COUNT + RONDO_##DTYPE) * RONDO_REDOP_COUNT + RONDO_##          \
-        OP] = oneshot_##DTYPE##_##OP,                                                             \
-        [(RONDO_TWO_SHOT * RONDO_DTYPE_COUNT + RONDO_##DTYPE) * RONDO_REDOP_COUNT + RONDO_##OP] = \
-            twoshot_##DTYPE##_##OP,
-    RONDO_REDUCTIONS(ENTRY)[RONDO_KERNEL_BATCH] = batch,
+#define ENTRY(name, COLLECTIVE, ALGO, DTYPE, OP) [RONDO_KERNEL_##name] = name,
+    RONDO_SINGLES_0(ENTRY) RONDO_SINGLES_1(ENTRY) RONDO_SINGLES_2(ENTRY)
+        RONDO_MOVES(ENTRY)[RONDO_KERNEL_TRANSFERS] = transfers,
+    [RONDO_KERNEL_BATCH] = batch,
+    [RONDO_KERNEL_LARGE] = batch,
 };
 const unsigned rondo_host_kernel_count = RONDO_KERNEL_COUNT;

@@ -2,43 +2,49 @@
 #include "kernels/entry.h"
 #include "kernels/instances.h"
 
-#define SINGLE(DTYPE, OP, specialized)                                                              \
-    RONDO_KERNEL rondo_all_reduce_oneshot_##DTYPE##_##OP(RONDO_ARGS(struct rondo_single_args) args) \
-    {                                                                                               \
-        rondo_single_body(RONDO_ONE_SHOT, RONDO_##DTYPE, RONDO_##OP, specialized, &args);           \
-    }                                                                                               \
-    RONDO_KERNEL rondo_all_reduce_twoshot_##DTYPE##_##OP(RONDO_ARGS(struct rondo_single_args) args) \
-    {                                                                                               \
-        rondo_single_body(RONDO_TWO_SHOT, RONDO_##DTYPE, RONDO_##OP, specialized, &args);           \
+#define SINGLE(name, COLLECTIVE, ALGO, DTYPE, OP)                                                                  \
+    RONDO_KERNEL rondo_##name(RONDO_ARGS(struct rondo_single_args) args)                                           \
+    {                                                                                                              \
+        rondo_single_body(RONDO_##COLLECTIVE, RONDO_##ALGO, RONDO_##DTYPE, RONDO_##OP,                             \
+                          rondo_dtype_bytes(rondo_reduces(RONDO_##COLLECTIVE) ? RONDO_##DTYPE : args.work.dtype), \
+                          &args);                                                                                  \
     }
 
 #if RONDO_UNIT == 0
-RONDO_REDUCTIONS_0(SINGLE)
+RONDO_SINGLES_0(SINGLE)
 #elif RONDO_UNIT == 1
-RONDO_REDUCTIONS_1(SINGLE)
+RONDO_SINGLES_1(SINGLE)
 #elif RONDO_UNIT == 2
-RONDO_REDUCTIONS_2(SINGLE)
+RONDO_SINGLES_2(SINGLE)
 #elif RONDO_UNIT == 3
-RONDO_REDUCTIONS_3(SINGLE)
+RONDO_MOVES(SINGLE)
+RONDO_KERNEL rondo_transfers(RONDO_ARGS(struct rondo_batch_args) args)
+{
+    rondo_transfers_body(&args.head);
+}
 #elif RONDO_UNIT == 4
 
 RONDO_REDUCTIONS(RONDO_BATCH_REDUCE)
 
-RONDO_FN bool batch_reduce(struct rondo_run run)
+RONDO_FN bool batch_reduce(struct rondo_run run, uint32_t step)
 {
     switch (run.work->dtype * RONDO_REDOP_COUNT + run.work->redop) {
 #define CASE(DTYPE, OP, specialized)                    \
     case RONDO_##DTYPE *RONDO_REDOP_COUNT + RONDO_##OP: \
-        return rondo_batch_reduce_##DTYPE##_##OP(run);
+        return rondo_batch_reduce_##DTYPE##_##OP(run, step);
         RONDO_REDUCTIONS(CASE)
     default:
         return false;
     }
 }
 
-RONDO_KERNEL rondo_all_reduce_batch(RONDO_ARGS(struct rondo_batch_args) args)
+RONDO_KERNEL rondo_batch(RONDO_ARGS(struct rondo_batch_args) args)
 {
-    rondo_batch_body(&args, batch_reduce);
+    rondo_batch_body(&args.head, batch_reduce);
+}
+RONDO_KERNEL rondo_batch_large(RONDO_ARGS(struct rondo_large_args) args)
+{
+    rondo_batch_body(&args.head, batch_reduce);
 }
 
 #else

@@ -14,7 +14,7 @@
  * two H200s, docs/decisions/0003). */
 RONDO_FN struct rondo_run rondo_launch_begin(const struct rondo_lane_args *lane, const struct rondo_work *work)
 {
-    struct rondo_channel *channel = &lane->channels[rondo_block()];
+    struct rondo_channel *channel = rondo_own_channel(lane);
     struct rondo_run run;
     uint32_t words[4];
     rondo_launch_early();
@@ -32,7 +32,7 @@ RONDO_FN struct rondo_run rondo_launch_begin(const struct rondo_lane_args *lane,
 /* The mark of a launch that has much to do; behind the first loads. */
 RONDO_FN void rondo_launch_mark(const struct rondo_lane_args *lane)
 {
-    if (rondo_thread() == 0)
+    if (rondo_thread() == 0 && rondo_block() < RONDO_MAX_CHANNELS)
         rondo_word_store(&lane->channels[rondo_block()].busy, rondo_place());
 }
 

@@ -12,12 +12,16 @@
  *
  * Reuse. A sender may write a line again once it has evidence that the receiver took the former payload and emptied the
  * line. A mailbox has two halves, used in turn, step by step:
- *  - Between launches: a launch writes half e % 2. That half was last used by launch e-2. A launch of ours has begun e
- *    only after our launch e-1 ended, which needed lines that each peer sent in its launch e-1, which the peer began when its
- *    launch e-2 had ended, with all that it stored performed. (Each all-reduce lets every rank hear from every rank.)
+ *  - Between launches: a launch writes half e % 2, which was last used by launch e-2. A launch of ours has begun e only after
+ *    our launch e-1 ended, which heard from every peer what that sent in its launch e-1, begun when its launch e-2 had
+ *    ended, with all that it stored performed. So every launch must hear from every rank. Where the works of a launch
+ *    leave out a pair of ranks (rooted ones do), a token does it: a line that carries nothing else.
  *  - Between steps of one launch the same holds from thread to thread: the thread that handles line i on one rank hears
  *    only from threads that handle line i. What orders a thread's emptying of step k before the evidence for it is a
  *    fence, one per step; a launch of one step needs none.
+ *  - After a launch of several steps, a thread may have been without a line in the last step: nobody has evidence that it
+ *    finished the step before. So in the last step of such a launch, each block sends a token to the same block of every
+ *    peer once all its threads have finished the step before, and waits for theirs at the end.
  */
 #ifndef RONDO_KERNELS_MAILBOX_H
 #define RONDO_KERNELS_MAILBOX_H
@@ -84,13 +88,25 @@ RONDO_FN char *rondo_mailbox_line(char *mailbox, uint32_t line)
 }
 RONDO_FN uint8_t *rondo_mailbox_escape(const struct rondo_lane_args *lane, char *mailbox, uint32_t line)
 {
-    return (uint8_t *)mailbox + 2ull * lane->half_lines * RONDO_LINE_BYTES + line;
+    return (uint8_t *)mailbox + rondo_mailbox_escapes_at(lane->half_lines, RONDO_LINE_BYTES) + line;
+}
+
+/* The d-th rank after this one: everyone begins with another peer, so that no receiver is everyone's first. */
+RONDO_FN unsigned rondo_peer_after(unsigned me, unsigned d, unsigned ranks)
+{
+    return me + d < ranks ? me + d : me + d - ranks;
 }
 
 /* The slot that `sender` fills in `receiver`'s mailbox: there is none for oneself. */
 RONDO_FN unsigned rondo_slot(unsigned sender, unsigned receiver)
 {
     return sender < receiver ? sender : sender - 1;
+}
+
+/* The block's words: those of a block of exchanges are its own; blocks of transfers beyond them share some, and only look. */
+RONDO_FN struct rondo_channel *rondo_own_channel(const struct rondo_lane_args *lane)
+{
+    return &lane->channels[rondo_block() % RONDO_MAX_CHANNELS];
 }
 
 /* Writes the first report of a lane, and stops the lane. `work` may be NULL. */
@@ -108,6 +124,7 @@ RONDO_CALL void rondo_give_up(const struct rondo_lane_args *lane, const struct r
             rondo_word_store(&report->algo, work->algo);
             report->bytes = work->bytes;
         }
+        rondo_word_store(&report->collective, work ? work->collective : RONDO_TRANSFERS);
         rondo_fence();
         rondo_word_store(&report->kind, kind);
     }
@@ -124,11 +141,14 @@ RONDO_CALL uint64_t rondo_wait_look(const struct rondo_lane_args *lane, const st
                                     unsigned peer, uint64_t since, unsigned spins)
 {
     uint32_t words[4];
-    rondo_words_load(&lane->channels[rondo_block()].epoch, words);
+    struct rondo_channel *channel = rondo_own_channel(lane);
+    rondo_words_load(&channel->epoch, words);
     if (words[2])
         return RONDO_WAIT_OVER;
-    if (words[1] == 0) {
-        rondo_word_store(&lane->channels[rondo_block()].busy, rondo_place());
+    if (rondo_block() >= RONDO_MAX_CHANNELS) {
+        /* the word is another block's */
+    } else if (words[1] == 0) {
+        rondo_word_store(&channel->busy, rondo_place());
     } else if (RONDO_PLACE_IS_FIXED && words[1] != rondo_place()) {
         rondo_give_up(lane, work, epoch, RONDO_REPORT_OVERLAP, lane->rank);
         return RONDO_WAIT_OVER;
@@ -166,23 +186,47 @@ RONDO_CALL struct rondo_line rondo_line_unescape(const struct rondo_lane_args *l
     return code == RONDO_ESCAPED_MARK ? rondo_line_mark() : rondo_line_empty();
 }
 
-RONDO_CALL void rondo_push_special(const struct rondo_lane_args *lane, unsigned peer, uint32_t line,
-                                   struct rondo_line payload)
+/* Sends a payload that looks like an empty line or the mark. Out of line, for it is rare. */
+RONDO_CALL void rondo_line_send_special(void *to, uint8_t *escape, struct rondo_line payload)
 {
-    char *mailbox = rondo_peer_mailbox(lane, lane->ranks, peer);
-    rondo_byte_store(rondo_mailbox_escape(lane, mailbox, line),
-                     rondo_line_is_empty(payload) ? RONDO_ESCAPED_EMPTY : RONDO_ESCAPED_MARK);
-    rondo_line_store(rondo_mailbox_line(mailbox, line), rondo_line_mark());
+    rondo_byte_store(escape, rondo_line_is_empty(payload) ? RONDO_ESCAPED_EMPTY : RONDO_ESCAPED_MARK);
+    rondo_line_store(to, rondo_line_mark());
 }
 
-/* Sends a line to one peer; `line` numbers the lines of the half in use. */
+/* The payload of a line, waiting for it if the first look found nothing; empties the line. */
+RONDO_FN struct rondo_line rondo_line_take(struct rondo_run *run, void *at, uint8_t *escape, unsigned peer,
+                                           struct rondo_line looked)
+{
+    if (rondo_line_is_special(looked)) {
+        uint64_t since = 0;
+        for (unsigned spins = 1; rondo_line_is_empty(looked) && !run->dead; spins++) {
+            looked = rondo_line_load(at);
+            if (!rondo_line_is_empty(looked))
+                break;
+            rondo_pause(spins);
+            if (spins % RONDO_SPINS_PER_LOOK == 0) {
+                since = rondo_wait_look(run->lane, run->work, run->epoch, peer, since, spins);
+                run->dead = since == RONDO_WAIT_OVER;
+            }
+        }
+        if (rondo_line_is_special(looked) && !run->dead)
+            looked = rondo_line_unescape(run->lane, run->work, run->epoch, peer, escape);
+    }
+    rondo_line_store(at, rondo_line_empty());
+    return looked;
+}
+
+/* ---- the lines of the half in use, by number ---- */
+
 RONDO_FN void rondo_push(const struct rondo_run *run, unsigned ranks, unsigned peer, uint32_t line,
                          struct rondo_line payload)
 {
+    char *mailbox = rondo_peer_mailbox(run->lane, ranks, peer);
+    void *to = rondo_mailbox_line(mailbox, run->base + line);
     if (rondo_line_is_special(payload))
-        rondo_push_special(run->lane, peer, run->base + line, payload);
+        rondo_line_send_special(to, rondo_mailbox_escape(run->lane, mailbox, run->base + line), payload);
     else
-        rondo_line_store(rondo_mailbox_line(rondo_peer_mailbox(run->lane, ranks, peer), run->base + line), payload);
+        rondo_line_store(to, payload);
 }
 
 /* A first look at a line of one's own mailbox; rondo_pull finishes it. Several looks may be under way at once. */
@@ -191,35 +235,43 @@ RONDO_FN struct rondo_line rondo_look(const struct rondo_run *run, uint32_t line
     return rondo_line_load(rondo_mailbox_line(run->lane->mailbox, run->base + line));
 }
 
-/* What to do about a line that was empty, or the mark, at the first look. */
-RONDO_FN struct rondo_line rondo_line_wait(struct rondo_run *run, const void *at, uint32_t line_number, unsigned peer,
-                                           struct rondo_line line)
-{
-    uint64_t since = 0;
-    for (unsigned spins = 1; rondo_line_is_empty(line) && !run->dead; spins++) {
-        line = rondo_line_load(at);
-        if (!rondo_line_is_empty(line))
-            break;
-        rondo_pause(spins);
-        if (spins % RONDO_SPINS_PER_LOOK == 0) {
-            since = rondo_wait_look(run->lane, run->work, run->epoch, peer, since, spins);
-            run->dead = since == RONDO_WAIT_OVER;
-        }
-    }
-    if (rondo_line_is_special(line) && !run->dead)
-        line = rondo_line_unescape(run->lane, run->work, run->epoch, peer,
-                                   rondo_mailbox_escape(run->lane, run->lane->mailbox, line_number));
-    return line;
-}
-
-/* The payload that `peer` sent in a line, waiting for it if the first look found nothing; empties the line. */
 RONDO_FN struct rondo_line rondo_pull(struct rondo_run *run, unsigned peer, uint32_t line, struct rondo_line looked)
 {
-    void *at = rondo_mailbox_line(run->lane->mailbox, run->base + line);
-    if (rondo_line_is_special(looked))
-        looked = rondo_line_wait(run, at, run->base + line, peer, looked);
-    rondo_line_store(at, rondo_line_empty());
-    return looked;
+    char *mailbox = run->lane->mailbox;
+    return rondo_line_take(run, rondo_mailbox_line(mailbox, run->base + line),
+                           rondo_mailbox_escape(run->lane, mailbox, run->base + line), peer, looked);
+}
+
+/* ---- tokens ---- */
+
+RONDO_FN char *rondo_token(const struct rondo_run *run, char *mailbox, unsigned slot)
+{
+    const unsigned half = run->base != 0, peers = run->lane->ranks - 1;
+    return mailbox + run->lane->tokens_at +
+           (size_t)((half * RONDO_MAX_CHANNELS + rondo_block()) * peers + slot) * RONDO_LINE_BYTES;
+}
+
+/* Tells the same block of all peers that this one has come to the step whose half is in use. One thread for each peer. */
+RONDO_FN void rondo_tokens_send(const struct rondo_run *run)
+{
+    const struct rondo_lane_args *lane = run->lane;
+    struct rondo_line token = rondo_line_empty();
+    token.w[0] = 0;
+    for (unsigned d = 1 + rondo_thread(); d < lane->ranks && !run->dead; d += rondo_threads()) {
+        const unsigned peer = rondo_peer_after(lane->rank, d, lane->ranks);
+        rondo_line_store(rondo_token(run, rondo_peer_mailbox(lane, lane->ranks, peer), rondo_slot(lane->rank, peer)),
+                         token);
+    }
+}
+
+RONDO_FN void rondo_tokens_take(struct rondo_run *run)
+{
+    const struct rondo_lane_args *lane = run->lane;
+    for (unsigned d = 1 + rondo_thread(); d < lane->ranks && !run->dead; d += rondo_threads()) {
+        const unsigned peer = rondo_peer_after(lane->rank, d, lane->ranks);
+        char *at = rondo_token(run, lane->mailbox, rondo_slot(peer, lane->rank));
+        rondo_line_take(run, at, NULL, peer, rondo_line_load(at));
+    }
 }
 
 #endif

@@ -6,6 +6,7 @@
 #include "kernels/dialect.h"
 #include "kernels/number.h"
 #include "kernels/types.h"
+#include "kernels/work.h"
 
 /* One line's accumulators: each is 4 or 8 bytes, at most 16 of them (a line of 16 one-byte elements). */
 struct rondo_accumulators {
@@ -108,6 +109,34 @@ RONDO_FN struct rondo_line rondo_accumulated(enum rondo_dtype dtype, enum rondo_
         break;
     }
     return line;
+}
+
+/* A line of a rank's input times the work's scalar, rounded to the type. Out of line: few works scale. */
+RONDO_CALL struct rondo_line rondo_scale(const struct rondo_work *work, struct rondo_line line)
+{
+    const void *scalar = work->scaling == RONDO_SCALED_BY ? (const void *)(uintptr_t)work->scalar : &work->scalar;
+    struct rondo_line scaled;
+    switch (work->dtype) {
+#define X(NAME, value, storage, accumulator)                                                             \
+    case RONDO_##NAME: {                                                                                 \
+        storage x;                                                                                       \
+        memcpy(&x, scalar, sizeof x);                                                                    \
+        const accumulator factor = rondo_widen_##NAME(x);                                                \
+        RONDO_UNROLL                                                                                     \
+        for (unsigned i = 0; i < RONDO_LINE_BYTES / sizeof(storage); i++) {                              \
+            memcpy(&x, (const char *)&line + i * sizeof x, sizeof x);                                    \
+            x = rondo_narrow_##NAME(rondo_apply_##accumulator(RONDO_PROD, rondo_widen_##NAME(x), factor)); \
+            memcpy((char *)&scaled + i * sizeof x, &x, sizeof x);                                        \
+        }                                                                                                \
+        break;                                                                                           \
+    }
+        RONDO_DTYPES(X)
+#undef X
+    default:
+        scaled = line;
+        break;
+    }
+    return scaled;
 }
 
 #endif

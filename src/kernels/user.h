@@ -5,7 +5,6 @@
 #define RONDO_KERNELS_USER_H
 
 #include "kernels/dialect.h"
-#include "kernels/work.h"
 
 RONDO_FN struct rondo_line rondo_user_load_ragged(unsigned element, const char *from, uint64_t room)
 {
@@ -71,29 +70,25 @@ RONDO_CALL void rondo_user_store_slow(unsigned element, char *to, uint64_t room,
         rondo_user_store_ragged(1, to, room, line);
 }
 
-/* Whether line i is whole, and both buffers allow it to be moved at once. */
-RONDO_FN bool rondo_user_whole(const struct rondo_work *work, uint64_t i)
-{
-    return work->aligned && (i + 1) * RONDO_LINE_BYTES <= work->bytes;
-}
-
-RONDO_FN struct rondo_line rondo_user_load(unsigned element, const struct rondo_work *work, uint64_t i)
+/* Line i of a message of `bytes` bytes. `aligned`: its pointer is a line's. */
+RONDO_FN struct rondo_line rondo_user_load(unsigned element, bool aligned, const void *message, uint64_t bytes, uint64_t i)
 {
     const uint64_t at = i * RONDO_LINE_BYTES;
-    const char *from = (const char *)work->send + at;
-    if (rondo_user_whole(work, i))
+    const char *from = (const char *)message + at;
+    if (aligned && at + RONDO_LINE_BYTES <= bytes)
         return *(const struct rondo_line *)from;
-    return rondo_user_load_slow(element, from, work->bytes - at);
+    return rondo_user_load_slow(element, from, bytes - at);
 }
 
-RONDO_FN void rondo_user_store(unsigned element, const struct rondo_work *work, uint64_t i, struct rondo_line line)
+RONDO_FN void rondo_user_store(unsigned element, bool aligned, void *message, uint64_t bytes, uint64_t i,
+                               struct rondo_line line)
 {
     const uint64_t at = i * RONDO_LINE_BYTES;
-    char *to = (char *)work->recv + at;
-    if (rondo_user_whole(work, i))
+    char *to = (char *)message + at;
+    if (aligned && at + RONDO_LINE_BYTES <= bytes)
         *(struct rondo_line *)to = line;
     else
-        rondo_user_store_slow(element, to, work->bytes - at, line);
+        rondo_user_store_slow(element, to, bytes - at, line);
 }
 
 #endif

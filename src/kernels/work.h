@@ -7,15 +7,30 @@
 #include <stdint.h>
 
 enum {
-    RONDO_MAX_CHANNELS = 128, /* thread blocks of a launch */
+    RONDO_MAX_CHANNELS = 128, /* thread blocks of a launch that run exchanges */
+    RONDO_MAX_ENDS = 128,     /* thread blocks of a launch that run transfers, in addition */
     RONDO_MAX_THREADS = 512,  /* threads of a block */
-    RONDO_ARG_PEERS = 8,    /* peers whose mailboxes are named in the arguments; beyond it a table in memory is read */
-    RONDO_BATCH_WORKS = 60, /* works of one launch: as many as fit into 4 KiB of kernel arguments */
+    RONDO_ARG_PEERS = 8,      /* peers whose mailboxes are named in the arguments; beyond it a table in memory is read */
+    RONDO_BATCH_BYTES = 4096, /* arguments of a batch that every driver takes */
+    RONDO_LARGE_BYTES = 32000, /* and of one that CUDA 12.1 and later take */
+};
+
+/* What a work does. The first three reduce. In all of them rank s may have a part of its send buffer for rank r, the flow
+ * s -> r; see exchange.h. */
+enum rondo_collective {
+    RONDO_ALL_REDUCE,
+    RONDO_REDUCE_SCATTER,
+    RONDO_REDUCE,
+    RONDO_ALL_GATHER,
+    RONDO_ALL_TO_ALL,
+    RONDO_BROADCAST,
+    RONDO_COLLECTIVE_COUNT,
+    RONDO_TRANSFERS = RONDO_COLLECTIVE_COUNT, /* in reports: sends and receives */
 };
 
 enum rondo_algo {
-    RONDO_ONE_SHOT, /* everyone pushes all to all and reduces all */
-    RONDO_TWO_SHOT, /* everyone pushes shards to their owners, who reduce and push the results to all */
+    RONDO_ONE_SHOT, /* everyone pushes to all whom it concerns; they reduce, or take */
+    RONDO_TWO_SHOT, /* everyone pushes shards to their owners, who reduce, or take, and push the results to whom it concerns */
     RONDO_ALGO_COUNT
 };
 
@@ -48,6 +63,7 @@ struct rondo_report {
     uint32_t channel;
     uint32_t epoch;
     uint32_t dtype, redop, algo;
+    uint32_t collective; /* enum rondo_collective, or RONDO_TRANSFERS */
     uint64_t bytes;
 };
 
@@ -61,6 +77,10 @@ struct rondo_lane_args {
     uint64_t timeout_ns;            /* longest wait for a peer; 0: for ever */
     uint32_t half_lines;            /* lines of one half of the mailbox */
     uint16_t rank, ranks;
+    uint32_t *positions;                       /* own, device memory: rondo_fifo_position */
+    uint64_t tokens_at, fifos_at, credits_at; /* bytes from the mailbox's beginning, the same on all ranks */
+    uint32_t fifo_lines;                       /* of one FIFO: a power of two */
+    uint32_t fifo_channels;                    /* FIFOs of a direction between two ranks */
 };
 
 /* One task's share of a launch. A work's lines in the mailbox are `line0 + slot * step_lines + i`, where a slot is one
@@ -70,33 +90,122 @@ struct rondo_lane_args {
 struct rondo_work {
     const void *send;
     void *recv;
-    uint64_t bytes;      /* payload */
-    uint64_t span;       /* lines of the payload (one-shot) or of a shard (two-shot) */
+    uint64_t bytes;      /* of one flow: of the whole message, or of one rank's part of it */
+    uint64_t span;       /* lines of that (one-shot) or of a shard of it (two-shot) */
+    uint64_t scalar;     /* with `scaling`: what each rank multiplies its own input by */
     uint32_t line0;      /* first mailbox line, within a half */
     uint32_t step_lines; /* lines of the span that one step moves: a multiple of channels * threads */
     uint32_t steps;
     uint16_t channel0, channels;
-    uint8_t algo, dtype, redop;
-    uint8_t aligned; /* both pointers allow whole-line loads and stores. May differ between ranks */
+    uint16_t root;
+    uint8_t collective, algo, dtype, redop;
+    uint8_t scaling; /* enum rondo_scaling */
+    uint8_t aligned; /* everything that the work loads and stores allows whole lines. May differ between ranks */
 };
 
-/* Arguments of a launch of one work, and of a batch. */
+enum rondo_scaling {
+    RONDO_UNSCALED,
+    RONDO_SCALED,    /* by the value in `scalar`'s first bytes, of the work's type */
+    RONDO_SCALED_BY, /* by the value that lies at this address of the device when the op runs */
+};
+
+enum rondo_transfer_kind { RONDO_SEND, RONDO_RECV, RONDO_COPY };
+
+/* One message to or from a peer, or a copy within the rank. */
+struct rondo_transfer {
+    void *buffer;     /* a send's is only read */
+    const void *from; /* of a copy */
+    uint64_t bytes;
+    uint8_t element; /* alignment of the pointers, at most 4 */
+    uint8_t aligned; /* they allow whole lines */
+};
+
+/* What one block of transfers runs, in order: transfers first … end - 1 of the launch, which all have the same peer and
+ * direction, as far as they lie on FIFO channel `channel`. */
+struct rondo_end {
+    uint16_t first, end;
+    uint16_t peer;
+    uint8_t kind, channel;
+};
+
+/* Arguments of a launch of one work. */
 struct rondo_single_args {
     struct rondo_lane_args lane;
     struct rondo_work work;
 };
 
-struct rondo_batch_args {
+/* Arguments of a batch: blocks 0 … exchange_blocks - 1 run works, each of the others one end. Works, transfers and ends
+ * lie behind the head, at these distances from its beginning. */
+struct rondo_batch_head {
     struct rondo_lane_args lane;
+    uint32_t steps; /* of the works, by which the epoch advances: 1 unless there is only one work, 0 if there is none */
+    uint16_t exchange_blocks;
+    uint16_t works_at, transfers_at, ends_at;
+    uint8_t tokens; /* some ranks hear from some others by nothing but tokens; see mailbox.h */
     uint8_t first[RONDO_MAX_CHANNELS]; /* channel c runs works first[c] … last[c] */
     uint8_t last[RONDO_MAX_CHANNELS];
-    struct rondo_work works[RONDO_BATCH_WORKS];
 };
 
-/* Mailbox layout, in lines of `line_bytes`: two halves of half_lines lines, then one escape byte for each line. */
-static inline uint64_t rondo_mailbox_bytes(uint32_t half_lines, unsigned line_bytes)
+struct rondo_batch_args {
+    struct rondo_batch_head head;
+    uint64_t area[(RONDO_BATCH_BYTES - sizeof(struct rondo_batch_head)) / 8];
+};
+
+struct rondo_large_args {
+    struct rondo_batch_head head;
+    uint64_t area[(RONDO_LARGE_BYTES - sizeof(struct rondo_batch_head)) / 8];
+};
+
+#ifdef __CUDACC__
+#define RONDO_BOTH static __host__ __device__ inline
+#else
+#define RONDO_BOTH static inline
+#endif
+
+/* A lane's part of the mailbox, in bytes from its beginning: two halves of lines and an escape byte for each line; token
+ * lines; FIFOs and an escape byte for each of their lines; credits. */
+RONDO_BOTH uint64_t rondo_mailbox_escapes_at(uint32_t half_lines, unsigned line_bytes)
 {
-    return 2ull * half_lines * line_bytes + 2ull * half_lines;
+    return 2ull * half_lines * line_bytes;
+}
+RONDO_BOTH uint64_t rondo_mailbox_tokens_at(uint32_t half_lines, unsigned line_bytes)
+{
+    return (2ull * half_lines * (line_bytes + 1) + 255) / 256 * 256;
+}
+RONDO_BOTH uint64_t rondo_mailbox_fifos_at(uint32_t half_lines, unsigned line_bytes, unsigned ranks)
+{
+    return rondo_mailbox_tokens_at(half_lines, line_bytes) + 2ull * RONDO_MAX_CHANNELS * (ranks - 1) * line_bytes;
+}
+/* `lines`: of all FIFOs of a lane in one rank's mailbox. */
+RONDO_BOTH uint64_t rondo_mailbox_credits_at(uint64_t fifos_at, uint64_t lines, unsigned line_bytes)
+{
+    return (fifos_at + lines * (line_bytes + 1) + 255) / 256 * 256;
+}
+RONDO_BOTH uint64_t rondo_mailbox_bytes(uint64_t credits_at, unsigned ranks, unsigned fifo_channels)
+{
+    return (credits_at + 4ull * ranks * fifo_channels + 4095) / 4096 * 4096;
+}
+
+/* The lines of a message that FIFO channel `channel` carries: a function of nothing but the message's size and the comm,
+ * so that sender and receiver agree. */
+struct rondo_range {
+    uint64_t first, end;
+};
+
+enum { RONDO_FIFO_QUOTA = 128 }; /* lines that a channel is worth */
+
+RONDO_BOTH struct rondo_range rondo_fifo_range(uint64_t bytes, unsigned line_bytes, unsigned channels, unsigned channel)
+{
+    const uint64_t lines = (bytes + line_bytes - 1) / line_bytes;
+    uint64_t used = lines / RONDO_FIFO_QUOTA;
+    struct rondo_range range = {0, 0};
+    used = used > channels ? channels : used ? used : 1;
+    if (channel >= used)
+        return range;
+    const uint64_t per = (lines + used - 1) / used;
+    range.first = channel * per < lines ? channel * per : lines;
+    range.end = range.first + per < lines ? range.first + per : lines;
+    return range;
 }
 
 /* An empty line is this word over and over: a line's state before anything was written and after it was read. */

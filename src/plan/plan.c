@@ -2,10 +2,13 @@
 
 #include "kernels/instances.h"
 #include "plan/choose.h"
+#include "plan/transfers.h"
 
 #include <string.h>
 
-_Static_assert(sizeof(struct rondo_batch_args) <= 4096, "a batch fits into the arguments that every driver takes");
+_Static_assert(sizeof(struct rondo_batch_args) <= RONDO_BATCH_BYTES, "a batch fits into the arguments that drivers take");
+
+enum { MAX_WORKS = 200 }; /* of a launch: numbers of works are bytes; and their room in the arguments is divided so */
 
 static uint64_t divide_up(uint64_t a, uint64_t b)
 {
@@ -29,6 +32,15 @@ static uint64_t span_of(const struct rondo_limits *limits, enum rondo_algo algo,
     return algo == RONDO_TWO_SHOT ? divide_up(lines, limits->ranks) : lines;
 }
 
+/* Whether whole lines may be loaded and stored wherever this rank does. */
+static bool is_aligned(const struct rondo_limits *limits, const struct rondo_task *task)
+{
+    const bool parts = task->collective == RONDO_REDUCE_SCATTER || task->collective == RONDO_ALL_GATHER ||
+                       task->collective == RONDO_ALL_TO_ALL;
+    const uintptr_t bits = (uintptr_t)task->send | (uintptr_t)task->recv | (parts ? (uintptr_t)task_bytes(task) : 0);
+    return (bits & (limits->line_bytes - 1)) == 0;
+}
+
 /* What a work is whatever its shape. */
 static void work_start(const struct rondo_limits *limits, const struct rondo_task *task, enum rondo_algo algo,
                        struct rondo_work *work)
@@ -38,22 +50,23 @@ static void work_start(const struct rondo_limits *limits, const struct rondo_tas
     work->recv = task->recv;
     work->bytes = task_bytes(task);
     work->span = span_of(limits, algo, work->bytes);
+    work->scalar = task->scalar;
+    work->root = task->root;
+    work->collective = task->collective;
     work->algo = (uint8_t)algo;
     work->dtype = task->dtype;
     work->redop = task->redop;
-    work->aligned = (((uintptr_t)task->send | (uintptr_t)task->recv) & (limits->line_bytes - 1)) == 0;
+    work->scaling = task->scaling;
+    work->aligned = is_aligned(limits, task);
     work->steps = 1;
 }
 
-/* A launch of one task, in as many steps as the mailbox asks for. */
-static void plan_single(const struct rondo_limits *limits, const struct rondo_task *task,
-                        struct rondo_plan_launch *launch)
+/* A work that has the launch for itself, in as many steps as the mailbox asks for. */
+static struct rondo_shape plan_steps(const struct rondo_limits *limits, const struct rondo_task *task,
+                                     enum rondo_algo algo, struct rondo_work *work)
 {
-    struct rondo_work *work = &launch->args.single.work;
-    const enum rondo_algo algo = rondo_choose_algo(limits, task_bytes(task));
     work_start(limits, task, algo, work);
-
-    struct rondo_shape shape = rondo_choose_shape(limits, algo, work->span);
+    struct rondo_shape shape = rondo_choose_shape(limits, work->span);
     const uint64_t slots = slots_of(limits, algo);
     const uint64_t room = slots ? limits->half_lines / slots : limits->half_lines;
     if ((uint64_t)shape.channels * shape.threads > room) {
@@ -69,64 +82,109 @@ static void plan_single(const struct rondo_limits *limits, const struct rondo_ta
     work->step_lines = (uint32_t)(stride * per_thread);
     work->steps = (uint32_t)divide_up(work->span, work->step_lines);
     work->channels = (uint16_t)shape.channels;
-
-    launch->kernel = rondo_kernel_single(algo, work->dtype, work->redop);
-    launch->blocks = shape.channels;
-    launch->threads = shape.threads;
-    launch->steps = work->steps;
-    launch->works = 1;
-    launch->algo = algo;
-    launch->args_bytes = sizeof launch->args.single;
+    return shape;
 }
 
-/* How many of the tasks fit side by side into one step of the mailbox, counted as two-shot, which takes the least
- * room; *bytes is their sum. */
-static size_t batch_extent(const struct rondo_limits *limits, const struct rondo_task *tasks, size_t count,
-                           uint64_t *bytes)
+/* Rooted works are one-shot in a single step only: without shards, a root and its peers do not all hear from each other. */
+static struct rondo_shape plan_one(const struct rondo_limits *limits, const struct rondo_task *task,
+                                   struct rondo_work *work)
 {
-    const uint64_t slots = slots_of(limits, RONDO_TWO_SHOT);
+    const enum rondo_algo algo = rondo_choose_algo(limits, task->collective, task_bytes(task));
+    struct rondo_shape shape = plan_steps(limits, task, algo, work);
+    if (work->steps > 1 && algo == RONDO_ONE_SHOT && limits->ranks > 1 &&
+        (task->collective == RONDO_REDUCE || task->collective == RONDO_BROADCAST))
+        shape = plan_steps(limits, task, RONDO_TWO_SHOT, work);
+    return shape;
+}
+
+/* Whether every rank hears from every rank in a work of this kind, from which follows that all have come to its launch. */
+static bool hears_all(unsigned collective)
+{
+    return collective != RONDO_REDUCE && collective != RONDO_BROADCAST && collective != RONDO_BARRIER;
+}
+
+/* How many of the tasks fit side by side into one step of the mailbox; those with shards are counted as two-shot, which takes
+ * less room. Barriers take none. */
+static size_t batch_extent(const struct rondo_limits *limits, const struct rondo_task *tasks, size_t count)
+{
     uint64_t used = 0;
     size_t taken = 0;
-    *bytes = 0;
-    while (taken < count && taken < RONDO_BATCH_WORKS) {
-        const uint64_t more = task_bytes(&tasks[taken]);
-        used += slots * span_of(limits, RONDO_TWO_SHOT, more);
+    while (taken < count && taken < MAX_WORKS) {
+        const struct rondo_task *task = &tasks[taken];
+        const enum rondo_algo algo = rondo_has_shards(task->collective) ? RONDO_TWO_SHOT : RONDO_ONE_SHOT;
+        if (task->collective != RONDO_BARRIER)
+            used += slots_of(limits, algo) * span_of(limits, algo, task_bytes(task));
         if (used > limits->half_lines)
             break;
-        *bytes += more;
         taken++;
     }
     return taken;
 }
 
-static uint64_t batch_lines(const struct rondo_limits *limits, const struct rondo_task *tasks, size_t count,
-                            enum rondo_algo algo)
+/* Exchanges by kind of collective, for a batch. */
+struct algos {
+    enum rondo_algo of[RONDO_COLLECTIVE_COUNT];
+};
+
+/* Lines of all works' spans, and of all their slots. */
+struct extent {
+    uint64_t lines, slots;
+    size_t works;
+};
+
+static struct extent extent_of(const struct rondo_limits *limits, const struct rondo_task *tasks, size_t count,
+                               const struct algos *algos)
 {
-    uint64_t lines = 0;
+    struct extent extent = {0, 0, 0};
+    for (size_t i = 0; i < count; i++) {
+        if (tasks[i].collective == RONDO_BARRIER)
+            continue;
+        const enum rondo_algo algo = algos->of[tasks[i].collective];
+        const uint64_t span = span_of(limits, algo, task_bytes(&tasks[i]));
+        extent.lines += span;
+        extent.slots += span * slots_of(limits, algo);
+        extent.works++;
+    }
+    return extent;
+}
+
+static struct extent choose_algos(const struct rondo_limits *limits, const struct rondo_task *tasks, size_t count,
+                                  struct algos *algos)
+{
+    uint64_t bytes[RONDO_COLLECTIVE_COUNT + 1] = {0};
     for (size_t i = 0; i < count; i++)
-        lines += span_of(limits, algo, task_bytes(&tasks[i]));
-    return lines;
+        bytes[tasks[i].collective] += task_bytes(&tasks[i]);
+    for (unsigned c = 0; c < RONDO_COLLECTIVE_COUNT; c++)
+        algos->of[c] = rondo_choose_algo(limits, c, bytes[c]);
+    struct extent extent = extent_of(limits, tasks, count, algos);
+    if (extent.slots <= limits->half_lines)
+        return extent;
+    for (unsigned c = 0; c < RONDO_COLLECTIVE_COUNT; c++)
+        if (rondo_has_shards(c))
+            algos->of[c] = RONDO_TWO_SHOT;
+    return extent_of(limits, tasks, count, algos);
 }
 
 /* Lays the works side by side in the mailbox and on the channels: a work of more than a channel's quota gets channels of
  * its own, smaller ones share a channel until it is full. */
-static void plan_batch(const struct rondo_limits *limits, const struct rondo_task *tasks, size_t count,
-                       enum rondo_algo algo, struct rondo_plan_launch *launch)
+static struct rondo_shape plan_many(const struct rondo_limits *limits, const struct rondo_task *tasks, size_t count,
+                                    struct rondo_batch_head *head, struct rondo_work *works)
 {
-    struct rondo_batch_args *args = &launch->args.batch;
-    const uint64_t total = batch_lines(limits, tasks, count, algo);
-    const struct rondo_shape shape = rondo_choose_shape(limits, algo, total);
-    const uint64_t quota = divide_up(total, shape.channels);
-    const uint64_t slots = slots_of(limits, algo);
-    unsigned channel = 0;
+    struct algos algos;
+    const struct extent extent = choose_algos(limits, tasks, count, &algos);
+    struct rondo_shape shape = rondo_choose_shape(limits, extent.lines);
+    const uint64_t quota = divide_up(extent.lines, shape.channels);
+    unsigned channel = 0, w = 0;
     uint64_t filled = 0, line = 0;
 
     for (size_t i = 0; i < count; i++) {
-        struct rondo_work *work = &args->works[i];
-        work_start(limits, &tasks[i], algo, work);
+        if (tasks[i].collective == RONDO_BARRIER)
+            continue;
+        struct rondo_work *work = &works[w];
+        work_start(limits, &tasks[i], algos.of[tasks[i].collective], work);
         work->line0 = (uint32_t)line;
         work->step_lines = (uint32_t)work->span;
-        line += slots * work->span;
+        line += slots_of(limits, work->algo) * work->span;
 
         if (filled && filled + work->span > quota && channel + 1 < limits->max_channels)
             channel++, filled = 0;
@@ -137,32 +195,116 @@ static void plan_batch(const struct rondo_limits *limits, const struct rondo_tas
         work->channels = (uint16_t)channels;
         for (unsigned c = channel; c < channel + channels; c++) {
             if (c > channel || !filled)
-                args->first[c] = (uint8_t)i;
-            args->last[c] = (uint8_t)i;
+                head->first[c] = (uint8_t)w;
+            head->last[c] = (uint8_t)w;
         }
         filled = channels > 1 ? quota : filled + work->span;
         channel += (unsigned)channels - 1;
+        w++;
     }
-    launch->kernel = RONDO_KERNEL_BATCH;
-    launch->blocks = channel + 1;
-    launch->threads = shape.threads;
-    launch->steps = 1;
-    launch->works = (unsigned)count;
-    launch->algo = algo;
-    launch->args_bytes = offsetof(struct rondo_batch_args, works) + count * sizeof args->works[0];
+    shape.channels = channel + 1;
+    return shape;
 }
 
-void rondo_plan_next(const struct rondo_limits *limits, const struct rondo_task *tasks, size_t count,
-                     struct rondo_plan_launch *launch)
+/* The tasks' part of a batch; its works go to `works`. Returns how many these are. */
+static size_t plan_exchange(const struct rondo_limits *limits, const struct rondo_task *tasks, size_t count,
+                            struct rondo_batch_head *head, struct rondo_work *works, struct rondo_plan_launch *launch)
 {
-    uint64_t bytes;
-    const size_t taken = count > 1 ? batch_extent(limits, tasks, count, &bytes) : 1;
-    if (taken <= 1) {
-        plan_single(limits, tasks, launch);
-        return;
+    struct rondo_shape shape = {1, 1};
+    size_t work_count = 0;
+    bool heard = false;
+    for (size_t i = 0; i < count; i++) {
+        heard |= hears_all(tasks[i].collective);
+        work_count += tasks[i].collective != RONDO_BARRIER;
     }
-    enum rondo_algo algo = rondo_choose_algo(limits, bytes);
-    if (slots_of(limits, algo) * batch_lines(limits, tasks, taken, algo) > limits->half_lines)
-        algo = RONDO_TWO_SHOT;
-    plan_batch(limits, tasks, taken, algo, launch);
+    launch->steps = 1;
+    if (work_count == 0) {
+        head->first[0] = 1; /* one channel without works */
+        head->last[0] = 0;
+    } else if (count == 1) {
+        shape = plan_one(limits, tasks, works);
+        launch->steps = works->steps;
+        memset(head->first, 0, shape.channels);
+        memset(head->last, 0, shape.channels);
+    } else {
+        shape = plan_many(limits, tasks, count, head, works);
+    }
+    head->exchange_blocks = (uint16_t)shape.channels;
+    head->tokens = !heard;
+    launch->threads = shape.threads;
+    return work_count;
+}
+
+/* The one work has a kernel of its own, or none. */
+static bool plan_single(const struct rondo_limits *limits, const struct rondo_task *task,
+                        struct rondo_plan_launch *launch)
+{
+    struct rondo_work *work = &launch->args.single.work;
+    if (task->collective == RONDO_BARRIER || task->scaling)
+        return false;
+    const struct rondo_shape shape = plan_one(limits, task, work);
+    launch->kernel = rondo_kernel_single(work->collective, work->algo, work->dtype, work->redop);
+    if (launch->kernel == RONDO_KERNEL_BATCH)
+        return false;
+    launch->blocks = shape.channels;
+    launch->threads = shape.threads;
+    launch->steps = work->steps;
+    launch->works = 1;
+    launch->messages = 0;
+    launch->args_bytes = sizeof launch->args.single;
+    return true;
+}
+
+static void plan_batch(struct rondo_group_plan *plan, size_t count, struct rondo_plan_launch *launch)
+{
+    struct rondo_batch_head *head = &launch->args.batch.head;
+    char *const start = (char *)head;
+    size_t at = sizeof *head;
+    unsigned message_threads = 0;
+    memset((char *)head + sizeof head->lane, 0, sizeof *head - sizeof head->lane);
+    launch->threads = 1;
+    launch->steps = 0;
+    launch->works = (unsigned)count;
+    head->works_at = (uint16_t)at;
+    if (count)
+        at += sizeof(struct rondo_work) * plan_exchange(plan->limits, plan->tasks + plan->tasks_done, count, head,
+                                                        (struct rondo_work *)(start + at), launch);
+    head->steps = launch->steps;
+    head->transfers_at = (uint16_t)at;
+    const unsigned ends = rondo_plan_transfers(plan, start, &at, head, &launch->messages, &message_threads);
+
+    if (launch->steps <= 1 && message_threads > launch->threads) /* threads of one step need not match the peers' */
+        launch->threads = message_threads;
+    launch->blocks = head->exchange_blocks + ends;
+    launch->args_bytes = at;
+    launch->kernel = at > sizeof launch->args.batch ? RONDO_KERNEL_LARGE
+                     : count                        ? RONDO_KERNEL_BATCH
+                                                    : RONDO_KERNEL_TRANSFERS;
+}
+
+void rondo_plan_begin(struct rondo_group_plan *plan)
+{
+    plan->tasks_done = plan->messages_done = 0;
+    plan->messages_left = plan->message_count;
+    rondo_messages_sort(plan->messages, plan->message_count);
+}
+
+bool rondo_plan_done(const struct rondo_group_plan *plan)
+{
+    return plan->tasks_done == plan->task_count && plan->messages_left == 0;
+}
+
+void rondo_plan_next(struct rondo_group_plan *plan, struct rondo_plan_launch *launch)
+{
+    const struct rondo_task *tasks = plan->tasks + plan->tasks_done;
+    const size_t left = plan->task_count - plan->tasks_done;
+    size_t count = left;
+    if (left > 1) {
+        count = batch_extent(plan->limits, tasks, left);
+        count = count ? count : 1;
+    }
+    if (count != 1 || plan->messages_left || !plan_single(plan->limits, tasks, launch))
+        plan_batch(plan, count, launch);
+    plan->tasks_done += launch->works;
+    plan->messages_left -= launch->messages;
 }

@@ -8,14 +8,42 @@
 #include "comm/limits.h"
 #include "kernels/work.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
-/* A checked op that waits in its group. */
+enum { RONDO_BARRIER = RONDO_COLLECTIVE_COUNT }; /* a collective that is no work */
+
+/* A checked collective that waits in its group. All ranks have the same ones in the same order. */
 struct rondo_task {
-    const void *send;
-    void *recv;
-    size_t count; /* elements; not 0 */
-    uint8_t dtype, redop;
+    const void *send; /* NULL where the rank sends nothing */
+    void *recv;       /* NULL where it receives nothing */
+    size_t count; /* elements of one flow, see kernels/work.h; not 0 but for a barrier */
+    uint8_t collective, dtype, redop;
+    uint8_t scaling; /* enum rondo_scaling */
+    uint16_t root;
+    uint64_t scalar;
+};
+
+/* A checked send or receive, or a message to oneself. Ranks may have different ones. */
+struct rondo_message {
+    void *buffer;     /* a send's is only read */
+    const void *from; /* of a copy */
+    uint64_t bytes;   /* not 0 */
+    uint8_t kind;     /* enum rondo_transfer_kind */
+    uint8_t element;  /* bytes */
+    uint16_t peer;
+};
+
+/* What a group holds for one comm, and how much of it has been planned. */
+struct rondo_group_plan {
+    const struct rondo_limits *limits;
+    const struct rondo_task *tasks;
+    size_t task_count;
+    struct rondo_message *messages; /* sorted by rondo_plan_begin */
+    size_t message_count;
+    size_t tasks_done;
+    size_t messages_done; /* of every (kind, peer): messages of the rounds that have been planned */
+    size_t messages_left;
 };
 
 /* One kernel launch. The lane part of the arguments is filled in by who launches. */
@@ -24,17 +52,24 @@ struct rondo_plan_launch {
     unsigned blocks, threads;
     uint32_t steps;    /* by which the lane's epoch advances */
     unsigned works;    /* tasks of the group that the launch covers */
-    unsigned algo;     /* of the first, for reports */
+    unsigned messages; /* and messages */
     size_t args_bytes; /* that are in use */
     union {
+        struct rondo_lane_args lane; /* which all of them begin with */
         struct rondo_single_args single;
         struct rondo_batch_args batch;
+        struct rondo_large_args large;
     } args;
 };
 
-/* Plans the next launch of a group: takes as many of `tasks` as fit into one, at least one, and says in launch->works
- * how many. count is not 0. */
-void rondo_plan_next(const struct rondo_limits *limits, const struct rondo_task *tasks, size_t count,
-                     struct rondo_plan_launch *launch);
+/* tasks, task_count, messages, message_count and limits are set; the rest is set here. Sorts the messages by kind and peer; those
+ * of one kind and peer stay in order. */
+void rondo_plan_begin(struct rondo_group_plan *plan);
+
+bool rondo_plan_done(const struct rondo_group_plan *plan);
+
+/* Plans the next launch: as many of the tasks as fit into one, and the next round of messages: as many between each pair of
+ * ranks as sender and receiver both agree on, whatever else their groups hold. */
+void rondo_plan_next(struct rondo_group_plan *plan, struct rondo_plan_launch *launch);
 
 #endif

@@ -1,0 +1,215 @@
+/* Sends and receives: a FIFO of lines in the receiver's mailbox for each ordered pair of ranks and each FIFO channel.
+ *
+ * A message of so many bytes lies on so many channels (rondo_fifo_range), as sender and receiver both compute from its size; on
+ * each of these the lines of all messages follow each other in one stream, in the order in which they were posted. How the
+ * messages were grouped into launches is each side's own affair.
+ *
+ * Line p of the stream uses place p % fifo_lines. A line is published as in mailbox.h. The sender may write line p once the
+ * receiver has taken line p - fifo_lines; it knows so from its credit: a word in its own mailbox to which the receiver
+ * writes a position below which everything was taken. The receiver writes it whenever it has passed a multiple of a quarter
+ * of the FIFO, so when it rests, all but a quarter is free, and a sender never waits for a receiver that has nothing left
+ * to do. What orders the emptying of lines before the credit that allows their reuse: all threads' stores, a block barrier,
+ * one thread's fence, its store of the credit; the sender's load of the credit, its store of the line, which depends on it.
+ *
+ * Both sides keep their position in device memory and advance it at a launch's end, so replays go on where the last launch
+ * stopped. Positions wrap; all comparisons are of differences. */
+#ifndef RONDO_KERNELS_FIFO_H
+#define RONDO_KERNELS_FIFO_H
+
+#include "kernels/mailbox.h"
+#include "kernels/user.h"
+
+/* A thread's place in the stream of an end: the message that holds line `base` and following ones of what this launch
+ * streams, its lines range.first … */
+struct rondo_cursor {
+    const struct rondo_transfer *transfer, *stop;
+    struct rondo_range range;
+    uint64_t base;
+};
+
+RONDO_FN struct rondo_range rondo_cursor_range(const struct rondo_lane_args *lane, const struct rondo_end *end,
+                                               const struct rondo_transfer *transfer)
+{
+    return rondo_fifo_range(transfer->bytes, RONDO_LINE_BYTES, lane->fifo_channels, end->channel);
+}
+
+RONDO_FN struct rondo_cursor rondo_cursor_begin(const struct rondo_lane_args *lane,
+                                                const struct rondo_transfer *transfers, const struct rondo_end *end)
+{
+    struct rondo_cursor cursor = {transfers + end->first, transfers + end->end, {0, 0}, 0};
+    cursor.range = rondo_cursor_range(lane, end, cursor.transfer);
+    return cursor;
+}
+
+/* Moves on to the message of line s; false: there are not so many lines. */
+RONDO_FN bool rondo_cursor_seek(const struct rondo_lane_args *lane, const struct rondo_end *end,
+                                struct rondo_cursor *cursor, uint64_t s)
+{
+    while (cursor->transfer < cursor->stop && s - cursor->base >= cursor->range.end - cursor->range.first) {
+        cursor->base += cursor->range.end - cursor->range.first;
+        cursor->transfer++;
+        if (cursor->transfer < cursor->stop)
+            cursor->range = rondo_cursor_range(lane, end, cursor->transfer);
+    }
+    return cursor->transfer < cursor->stop;
+}
+
+/* How many lines an end streams. */
+RONDO_FN uint64_t rondo_stream_lines(const struct rondo_lane_args *lane, const struct rondo_transfer *transfers,
+                                     const struct rondo_end *end)
+{
+    struct rondo_cursor cursor = rondo_cursor_begin(lane, transfers, end);
+    rondo_cursor_seek(lane, end, &cursor, UINT64_MAX);
+    return cursor.base;
+}
+
+/* Where this rank keeps how far it is. */
+RONDO_FN uint32_t *rondo_fifo_position(const struct rondo_lane_args *lane, const struct rondo_end *end)
+{
+    return lane->positions + ((size_t)(end->kind == RONDO_RECV) * lane->ranks + end->peer) * lane->fifo_channels +
+           end->channel;
+}
+
+/* Number of the first line of the FIFO from `sender`, among all FIFOs of `receiver`'s mailbox. */
+RONDO_FN uint32_t rondo_fifo_first(const struct rondo_lane_args *lane, const struct rondo_end *end, unsigned sender,
+                                   unsigned receiver)
+{
+    return (rondo_slot(sender, receiver) * lane->fifo_channels + end->channel) * lane->fifo_lines;
+}
+RONDO_FN char *rondo_fifo_line(const struct rondo_lane_args *lane, char *mailbox, uint32_t number)
+{
+    return mailbox + lane->fifos_at + (size_t)number * RONDO_LINE_BYTES;
+}
+RONDO_FN uint8_t *rondo_fifo_escape(const struct rondo_lane_args *lane, char *mailbox, uint32_t number)
+{
+    const size_t lines = (size_t)(lane->ranks - 1) * lane->fifo_channels * lane->fifo_lines;
+    return (uint8_t *)mailbox + lane->fifos_at + lines * RONDO_LINE_BYTES + number;
+}
+/* The credit that `receiver` gives, in the sender's mailbox. */
+RONDO_FN uint32_t *rondo_fifo_credit(const struct rondo_lane_args *lane, char *mailbox, const struct rondo_end *end,
+                                     unsigned receiver)
+{
+    return (uint32_t *)(mailbox + lane->credits_at) + receiver * lane->fifo_channels + end->channel;
+}
+
+/* Waits until the receiver has taken what lay in the place of line `position`; gives back its credit. */
+RONDO_CALL uint32_t rondo_fifo_await(struct rondo_run *run, const uint32_t *credit, unsigned peer, uint32_t position)
+{
+    const uint32_t room = run->lane->fifo_lines;
+    uint64_t since = 0;
+    uint32_t taken = rondo_word_load(credit);
+    for (unsigned spins = 1; position - taken >= room && !run->dead; spins++) {
+        rondo_pause(spins);
+        if (spins % RONDO_SPINS_PER_LOOK == 0) {
+            since = rondo_wait_look(run->lane, NULL, position, peer, since, spins);
+            run->dead = since == RONDO_WAIT_OVER;
+        }
+        taken = rondo_word_load(credit);
+    }
+    return taken;
+}
+
+RONDO_FN void rondo_fifo_send(struct rondo_run *run, const struct rondo_transfer *transfers,
+                              const struct rondo_end *end)
+{
+    const struct rondo_lane_args *lane = run->lane;
+    const unsigned me = lane->rank;
+    char *mailbox = rondo_peer_mailbox(lane, lane->ranks, end->peer);
+    const uint32_t *credit = rondo_fifo_credit(lane, lane->mailbox, end, end->peer);
+    const uint32_t first = rondo_fifo_first(lane, end, me, end->peer), mask = lane->fifo_lines - 1;
+    const uint32_t position = rondo_word_load(rondo_fifo_position(lane, end));
+    struct rondo_cursor cursor = rondo_cursor_begin(lane, transfers, end);
+    uint32_t taken = rondo_word_load(credit);
+    RONDO_ROLLED
+    for (uint64_t s = rondo_thread(); !run->dead && rondo_cursor_seek(lane, end, &cursor, s); s += rondo_threads()) {
+        const struct rondo_transfer *t = cursor.transfer;
+        const uint32_t p = position + (uint32_t)s, number = first + (p & mask);
+        const struct rondo_line line =
+            rondo_user_load(t->element, t->aligned, t->buffer, t->bytes, cursor.range.first + (s - cursor.base));
+        if (p - taken >= lane->fifo_lines)
+            taken = rondo_fifo_await(run, credit, end->peer, p);
+        if (run->dead)
+            break;
+        if (rondo_line_is_special(line))
+            rondo_line_send_special(rondo_fifo_line(lane, mailbox, number), rondo_fifo_escape(lane, mailbox, number),
+                                    line);
+        else
+            rondo_line_store(rondo_fifo_line(lane, mailbox, number), line);
+    }
+    rondo_barrier(); /* all threads have read the position */
+    if (rondo_thread() == 0)
+        rondo_word_store(rondo_fifo_position(lane, end),
+                         position + (uint32_t)rondo_stream_lines(lane, transfers, end));
+}
+
+RONDO_FN void rondo_fifo_recv(struct rondo_run *run, const struct rondo_transfer *transfers,
+                              const struct rondo_end *end)
+{
+    const struct rondo_lane_args *lane = run->lane;
+    const unsigned me = lane->rank;
+    char *sender = rondo_peer_mailbox(lane, lane->ranks, end->peer);
+    const uint32_t first = rondo_fifo_first(lane, end, end->peer, me), mask = lane->fifo_lines - 1;
+    const uint32_t quarter = lane->fifo_lines / 4;
+    const uint32_t position = rondo_word_load(rondo_fifo_position(lane, end));
+    const uint64_t total = rondo_stream_lines(lane, transfers, end);
+    struct rondo_cursor cursor = rondo_cursor_begin(lane, transfers, end);
+    uint64_t s = rondo_thread(), limit = 0;
+    RONDO_ROLLED
+    while (limit < total) {
+        limit += quarter - ((position + (uint32_t)limit) & (quarter - 1));
+        const bool passes = limit <= total; /* a multiple of a quarter */
+        limit = passes ? limit : total;
+        RONDO_ROLLED
+        for (; s < limit && !run->dead; s += rondo_threads()) {
+            rondo_cursor_seek(lane, end, &cursor, s);
+            const struct rondo_transfer *t = cursor.transfer;
+            const uint32_t number = first + ((position + (uint32_t)s) & mask);
+            char *at = rondo_fifo_line(lane, lane->mailbox, number);
+            const struct rondo_line line = rondo_line_take(run, at, rondo_fifo_escape(lane, lane->mailbox, number),
+                                                           end->peer, rondo_line_load(at));
+            if (run->dead)
+                break;
+            rondo_user_store(t->element, t->aligned, t->buffer, t->bytes, cursor.range.first + (s - cursor.base), line);
+        }
+        if (passes) {
+            if (rondo_barrier_any(run->dead))
+                break;
+            if (rondo_thread() == 0) {
+                rondo_fence();
+                rondo_word_store(rondo_fifo_credit(lane, sender, end, me), position + (uint32_t)limit);
+            }
+        }
+    }
+    rondo_barrier(); /* all threads have read the position */
+    if (rondo_thread() == 0)
+        rondo_word_store(rondo_fifo_position(lane, end), position + (uint32_t)total);
+}
+
+/* A message to oneself. */
+RONDO_FN void rondo_fifo_copy(const struct rondo_run *run, const struct rondo_transfer *transfers,
+                              const struct rondo_end *end)
+{
+    const struct rondo_lane_args *lane = run->lane;
+    struct rondo_cursor cursor = rondo_cursor_begin(lane, transfers, end);
+    RONDO_ROLLED
+    for (uint64_t s = rondo_thread(); !run->dead && rondo_cursor_seek(lane, end, &cursor, s); s += rondo_threads()) {
+        const struct rondo_transfer *t = cursor.transfer;
+        const uint64_t i = cursor.range.first + (s - cursor.base);
+        rondo_user_store(t->element, t->aligned, t->buffer, t->bytes, i,
+                         rondo_user_load(t->element, t->aligned, t->from, t->bytes, i));
+    }
+}
+
+/* What a block of transfers does. Where the lane is stopped it touches nothing but the rank's own position; it does not
+ * return early, for the threads of a block may learn of the stop one by one, and must meet at the barriers. */
+RONDO_FN void rondo_end_run(struct rondo_run *run, const struct rondo_transfer *transfers, const struct rondo_end *end)
+{
+    if (end->kind == RONDO_SEND)
+        rondo_fifo_send(run, transfers, end);
+    else if (end->kind == RONDO_RECV)
+        rondo_fifo_recv(run, transfers, end);
+    else
+        rondo_fifo_copy(run, transfers, end);
+}
+
+#endif

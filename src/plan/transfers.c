@@ -1,0 +1,155 @@
+#include "plan/transfers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Transfers of a launch: what the arguments hold beside 200 works and 128 ends. */
+enum { MAX_TRANSFERS = 440 };
+
+_Static_assert(sizeof(struct rondo_batch_head) + 200 * sizeof(struct rondo_work) +
+                       MAX_TRANSFERS * sizeof(struct rondo_transfer) + RONDO_MAX_ENDS * sizeof(struct rondo_end) <=
+                   RONDO_LARGE_BYTES,
+               "a launch's arguments hold whatever a plan may put in");
+
+static unsigned key_of(const struct rondo_message *message)
+{
+    return message->kind * RONDO_MAX_RANKS + message->peer;
+}
+
+/* A counting sort: keys are few, and what is equal must stay in order. */
+void rondo_messages_sort(struct rondo_message *messages, size_t count)
+{
+    size_t first[3 * RONDO_MAX_RANKS + 1] = {0};
+    if (count < 2)
+        return;
+    struct rondo_message *sorted = malloc(count * sizeof *sorted);
+    if (!sorted) { /* by insertion, then */
+        for (size_t i = 1; i < count; i++) {
+            const struct rondo_message message = messages[i];
+            size_t j = i;
+            for (; j > 0 && key_of(&messages[j - 1]) > key_of(&message); j--)
+                messages[j] = messages[j - 1];
+            messages[j] = message;
+        }
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        first[key_of(&messages[i]) + 1]++;
+    for (unsigned k = 0; k < 3 * RONDO_MAX_RANKS; k++)
+        first[k + 1] += first[k];
+    for (size_t i = 0; i < count; i++)
+        sorted[first[key_of(&messages[i])]++] = messages[i];
+    memcpy(messages, sorted, count * sizeof *sorted);
+    free(sorted);
+}
+
+/* How many messages of one kind and peer a launch takes: the same on all ranks. */
+static size_t round_size(const struct rondo_limits *limits)
+{
+    const size_t size = MAX_TRANSFERS / (2 * (limits->ranks - 1) + 1);
+    return size ? size : 1;
+}
+
+/* The most lines that a message has on one channel. */
+static uint64_t lines_of(const struct rondo_limits *limits, uint64_t bytes)
+{
+    const struct rondo_range range = rondo_fifo_range(bytes, limits->line_bytes, limits->fifo_channels, 0);
+    return range.end - range.first;
+}
+
+static unsigned channels_of(const struct rondo_limits *limits, uint64_t bytes)
+{
+    unsigned used = 1;
+    while (used < limits->fifo_channels) {
+        const struct rondo_range range = rondo_fifo_range(bytes, limits->line_bytes, limits->fifo_channels, used);
+        if (range.first >= range.end)
+            break;
+        used++;
+    }
+    return used;
+}
+
+/* The messages of one kind and peer: messages[first] … messages[end - 1]. */
+struct run {
+    size_t first, end;
+};
+
+static struct run run_from(const struct rondo_group_plan *plan, size_t first)
+{
+    struct run run = {first, first};
+    while (run.end < plan->message_count && key_of(&plan->messages[run.end]) == key_of(&plan->messages[first]))
+        run.end++;
+    return run;
+}
+
+/* Writes a run's transfers of this round; how many channels they use, and lines on the fullest. */
+static size_t put_transfers(const struct rondo_group_plan *plan, struct run round, struct rondo_transfer *transfers,
+                            unsigned *channels, uint64_t *lines)
+{
+    const struct rondo_limits *limits = plan->limits;
+    size_t count = 0;
+    *channels = 1;
+    for (size_t m = round.first; m < round.end; m++) {
+        const struct rondo_message *message = &plan->messages[m];
+        const uintptr_t bits =
+            (uintptr_t)message->buffer | (message->kind == RONDO_COPY ? (uintptr_t)message->from : 0);
+        const unsigned used = channels_of(limits, message->bytes);
+        memset(&transfers[count], 0, sizeof *transfers);
+        transfers[count++] =
+            (struct rondo_transfer){.buffer = message->buffer,
+                                    .from = message->from,
+                                    .bytes = message->bytes,
+                                    .element = message->element,
+                                    .aligned = (bits & (limits->line_bytes - 1)) == 0};
+        *channels = used > *channels ? used : *channels;
+        *lines += lines_of(limits, message->bytes);
+    }
+    return count;
+}
+
+static unsigned threads_for(const struct rondo_limits *limits, uint64_t lines)
+{
+    unsigned threads = 64;
+    while (threads < lines && threads < limits->max_threads)
+        threads *= 2;
+    return threads < limits->max_threads ? threads : limits->max_threads;
+}
+
+unsigned rondo_plan_transfers(struct rondo_group_plan *plan, char *start, size_t *at, struct rondo_batch_head *head,
+                              unsigned *messages, unsigned *threads)
+{
+    const size_t quota = round_size(plan->limits);
+    struct rondo_transfer *transfers = (struct rondo_transfer *)(start + *at);
+    struct rondo_end ends[RONDO_MAX_ENDS];
+    unsigned end_count = 0;
+    size_t count = 0;
+    uint64_t most = 0;
+    for (size_t first = 0; first < plan->message_count && plan->messages_left;) {
+        const struct run run = run_from(plan, first);
+        struct run round = {run.first + plan->messages_done, run.first + plan->messages_done + quota};
+        first = run.end;
+        round.end = round.end < run.end ? round.end : run.end;
+        if (round.first >= round.end)
+            continue;
+        unsigned channels;
+        uint64_t lines = 0;
+        const struct rondo_message *message = &plan->messages[run.first];
+        const size_t taken = put_transfers(plan, round, transfers + count, &channels, &lines);
+        for (unsigned c = 0; c < channels; c++)
+            ends[end_count++] = (struct rondo_end){.first = (uint16_t)count,
+                                                   .end = (uint16_t)(count + taken),
+                                                   .peer = message->peer,
+                                                   .kind = message->kind,
+                                                   .channel = (uint8_t)c};
+        count += taken;
+        most = lines > most ? lines : most;
+    }
+    plan->messages_done += quota;
+    *at += count * sizeof *transfers;
+    head->ends_at = (uint16_t)*at;
+    memcpy(start + *at, ends, end_count * sizeof *ends);
+    *at += end_count * sizeof *ends;
+    *messages = (unsigned)count;
+    *threads = count ? threads_for(plan->limits, most) : 0;
+    return end_count;
+}

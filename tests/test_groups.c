@@ -1,0 +1,167 @@
+/* Random groups of all ops, types, sizes, places, comms and streams, eager and captured, against a plain reference. A failure
+ * names its seed; RONDO_TEST_SEED=N runs that one alone, RONDO_TEST_GROUPS=N as many. */
+#include "support/item.h"
+#include "support/rig.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { MOST_ITEMS = 24, COMMS = 2, STREAMS = 2 };
+
+struct group {
+    struct item items[MOST_ITEMS];
+    unsigned count;
+    unsigned replays; /* 0: eager */
+};
+
+struct place {
+    rondoComm_t comms[COMMS];
+    struct CUstream_st *streams[STREAMS];
+};
+
+static long parameter(const char *name, long preset)
+{
+    const char *text = getenv(name);
+    return text ? atol(text) : preset;
+}
+
+static void group_draw(struct group *group, struct draw *draw, int ranks)
+{
+    group->count = 1 + (draw_below(draw, 3) ? draw_below(draw, MOST_ITEMS) : 0);
+    group->replays = draw_below(draw, 2) ? 1 + draw_below(draw, 3) : 0;
+    for (unsigned i = 0; i < group->count; i++) {
+        item_draw(&group->items[i], draw, ranks, draw_below(draw, 6) ? 9 : 15);
+        group->items[i].comm = draw_below(draw, 4) == 0;
+        group->items[i].stream = draw_below(draw, 4) == 0;
+    }
+}
+
+static int issue(struct group *group, struct rig *rig, const struct place *place)
+{
+    RIG_OK(rondoGroupStart());
+    for (unsigned i = 0; i < group->count; i++) {
+        const struct item *item = &group->items[i];
+        RIG_OK(item_issue(item, rig, place->comms[item->comm], place->streams[item->stream]));
+    }
+    RIG_OK(rondoGroupEnd());
+    return 0;
+}
+
+static void fill(const struct group *group, const struct rig *rig)
+{
+    for (unsigned i = 0; i < group->count; i++)
+        item_fill(&group->items[i], rig);
+}
+
+static int check(const struct group *group, struct rig *rig)
+{
+    int failed = 0;
+    for (unsigned i = 0; i < group->count; i++)
+        failed |= item_check(&group->items[i], rig);
+    return failed;
+}
+
+static int run_eager(struct group *group, struct rig *rig, const struct place *place)
+{
+    fill(group, rig);
+    if (issue(group, rig, place))
+        return 1;
+    for (int s = 0; s < STREAMS; s++)
+        rig->machine->stream_sync(place->streams[s]);
+    return check(group, rig);
+}
+
+/* All streams join the capture of the first. */
+static int run_captured(struct group *group, struct rig *rig, const struct place *place)
+{
+    const struct machine *m = rig->machine;
+    struct machine_event *fork = m->event_create(), *join = m->event_create();
+    m->capture_begin(place->streams[0], MACHINE_CAPTURE_THREAD_LOCAL);
+    m->event_record(fork, place->streams[0]);
+    m->event_wait(fork, place->streams[1]);
+    if (issue(group, rig, place))
+        return 1;
+    m->event_record(join, place->streams[1]);
+    m->event_wait(join, place->streams[0]);
+    struct machine_graph *graph = m->capture_end(place->streams[0]);
+    int failed = 0;
+    for (unsigned i = 0; i < group->replays && !failed; i++) {
+        fill(group, rig);
+        m->graph_launch(graph, place->streams[0]);
+        m->stream_sync(place->streams[0]);
+        failed = check(group, rig);
+    }
+    m->graph_destroy(graph);
+    m->event_destroy(fork);
+    m->event_destroy(join);
+    return failed;
+}
+
+static int run_seed(struct rig *rig, const struct place *place, uint64_t seed)
+{
+    struct draw draw = {seed};
+    struct group group;
+    group_draw(&group, &draw, rig->ranks);
+    for (unsigned i = 0; i < group.count; i++)
+        item_prepare(&group.items[i], rig);
+    const int failed = group.replays ? run_captured(&group, rig, place) : run_eager(&group, rig, place);
+    if (failed)
+        fprintf(stderr, "RONDO_TEST_SEED=%llu fails with %d ranks\n", (unsigned long long)seed, rig->ranks);
+    for (unsigned i = 0; i < group.count; i++)
+        item_free(&group.items[i], rig);
+    return failed;
+}
+
+static int random_groups(struct rig *rig)
+{
+    const long seed = parameter("RONDO_TEST_SEED", -1), groups = seed >= 0 ? 1 : parameter("RONDO_TEST_GROUPS", 150);
+    struct place place = {.comms = {rig->comm}};
+    int failed = 0;
+    RIG_OK(rondoCommInitRank(&place.comms[1], rig->ranks, rig->ids[1], rig->rank));
+    for (int s = 0; s < STREAMS; s++)
+        place.streams[s] = rig->machine->stream_create(MACHINE_STREAM_NONBLOCKING);
+    for (long i = 0; i < groups && !failed; i++)
+        failed = run_seed(rig, &place, seed >= 0 ? (uint64_t)seed : (uint64_t)i * 64 + (uint64_t)rig->ranks);
+    for (int s = 0; s < STREAMS; s++)
+        rig->machine->stream_destroy(place.streams[s]);
+    RIG_OK(rondoCommDestroy(place.comms[1]));
+    return failed;
+}
+
+static void run(int ranks, enum rig_layout layout)
+{
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = ranks, .layout = layout}, random_groups), 0);
+}
+
+Test(groups, are_right_between_processes)
+{
+    for (int ranks = 1; ranks <= rig_ranks(5); ranks++)
+        run(ranks, RIG_PROCESSES);
+}
+
+Test(groups, are_right_between_eight_ranks)
+{
+    if (rig_ranks(8) == 8)
+        run(8, RIG_PAIRS);
+}
+
+Test(groups, are_right_between_threads_in_two_shots)
+{
+    setenv("RONDO_ALGO", "twoshot", 1);
+    run(rig_ranks(4), RIG_THREADS);
+}
+
+Test(groups, are_right_in_small_mailboxes_over_many_channels)
+{
+    setenv("RONDO_BUFFER_KIB", "64", 1);
+    setenv("RONDO_MAX_CTAS", "16", 1);
+    run(rig_ranks(3), RIG_PROCESSES);
+}
+
+Test(groups, are_right_near_the_wrap_of_epochs_and_positions)
+{
+    setenv("RONDO_EPOCH_START", "-40", 1);
+    setenv("RONDO_BUFFER_KIB", "64", 1);
+    run(rig_ranks(3), RIG_PROCESSES);
+}
