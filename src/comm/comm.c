@@ -253,6 +253,15 @@ static rondoResult_t make(struct making *m, const struct rondo_comm_request *req
     return rondo_watch_add(comm->bootstrap, comm->rank, comm->ranks, &client, &comm->watch);
 }
 
+/* FNV-1a of the comm's id. */
+static uint64_t key_of(const rondoUniqueId *id)
+{
+    uint64_t key = 0xcbf29ce484222325u;
+    for (int i = 0; i < RONDO_UNIQUE_ID_BYTES; i++)
+        key = (key ^ (unsigned char)id->internal[i]) * 0x100000001b3u;
+    return key;
+}
+
 rondoResult_t rondo_comm_create(const struct rondo_comm_request *request, struct rondoComm **out)
 {
     struct making m = {.started_ns = rondo_now_ns()};
@@ -263,6 +272,7 @@ rondoResult_t rondo_comm_create(const struct rondo_comm_request *request, struct
     comm->rank = request->rank;
     comm->ranks = request->ranks;
     comm->config = request->config;
+    comm->key = key_of(&request->id);
     comm->left_rank = -1;
     RONDO_TRY_GOTO(result, failed, rondo_arena_create(&comm->arena));
     RONDO_TRY_GOTO(result, failed,

@@ -38,6 +38,7 @@ struct rondoComm {
 
     /* ---- constant between init and destroy ---- */
     int rank, ranks;
+    uint64_t key; /* of the comm, the same on all ranks: the order in which a group issues its comms */
     const struct rondo_device_ops *ops;
     struct rondo_device *device; /* the anchor's */
     struct rondo_device_info info;

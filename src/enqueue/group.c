@@ -240,6 +240,19 @@ static rondoResult_t issue_batch(struct batch *batch)
     return result;
 }
 
+/* All ranks issue their comms in one order, whichever op of a group comes first with each: the launches of two comms that wait for
+ * each other's streams would else wait for each other's ranks too. */
+static void sort_by_key(struct batch *batches, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        const struct batch batch = batches[i];
+        size_t j = i;
+        for (; j > 0 && batches[j - 1].comm->key > batch.comm->key; j--)
+            batches[j] = batches[j - 1];
+        batches[j] = batch;
+    }
+}
+
 /* All comms are issued even if one fails: the others' peers wait for them. */
 static rondoResult_t issue_all(struct room room)
 {
@@ -250,6 +263,7 @@ static rondoResult_t issue_all(struct room room)
     for (size_t i = 0; i < group.op_count; i++)
         if (group.ops[i].comm)
             RONDO_TRY(prepare(i, &batches[count++], &room));
+    sort_by_key(batches, count);
     for (size_t b = 0; b < count; b++) {
         rondoResult_t one = issue_batch(&batches[b]);
         if (one != rondoSuccess && result == rondoSuccess) {

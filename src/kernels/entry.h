@@ -159,32 +159,7 @@ RONDO_FN void rondo_transfers_body(const struct rondo_batch_head *head)
 
 /* ---- a batch ---- */
 
-/* One work's reduction, or the shards of a broadcast. Returns whether the run is dead. */
-RONDO_FN bool rondo_batch_reduce(struct rondo_how how, enum rondo_dtype dtype, enum rondo_redop op,
-                                 struct rondo_run run, uint32_t step)
-{
-    const struct rondo_work *work = run.work;
-    if (work->algo == RONDO_ONE_SHOT)
-        rondo_one_shot_reduce(how, work->collective, dtype, op, &run, step);
-    else
-        rondo_two_shot_shards(how, work->collective, dtype, op, work->steps > 1, &run, step);
-    return run.dead;
-}
-
-/* Out of line, one function for each (dtype, op). */
-#define RONDO_BATCH_REDUCE(DTYPE, OP, specialized)                                            \
-    RONDO_CALL bool rondo_batch_reduce_##DTYPE##_##OP(struct rondo_run run, uint32_t step)    \
-    {                                                                                         \
-        const struct rondo_how two = {2, 1, true}, four = {4, 1, true}, any = {0, 1, true};   \
-        if (specialized && run.lane->ranks == 2)                                              \
-            return rondo_batch_reduce(two, RONDO_##DTYPE, RONDO_##OP, run, step);             \
-        if (specialized && run.lane->ranks == 4)                                              \
-            return rondo_batch_reduce(four, RONDO_##DTYPE, RONDO_##OP, run, step);            \
-        return rondo_batch_reduce(any, RONDO_##DTYPE, RONDO_##OP, run, step);                 \
-    }
-
-typedef bool (*rondo_batch_reducer)(struct rondo_run run, uint32_t step);
-
+/* The phases for any work. A batch's code for 2 and 4 ranks differs in how many lines are looked at together. */
 RONDO_FN void rondo_batch_push_how(struct rondo_how how, const struct rondo_run *run, uint32_t step)
 {
     const struct rondo_work *work = run->work;
@@ -206,16 +181,29 @@ RONDO_CALL void rondo_batch_push(struct rondo_run run, uint32_t step)
         rondo_batch_push_how(any, &run, step);
 }
 
-RONDO_CALL bool rondo_batch_store(struct rondo_run run, uint32_t step)
+RONDO_FN void rondo_batch_deliver_how(struct rondo_how how, struct rondo_run *run, uint32_t step)
+{
+    const struct rondo_work *work = run->work;
+    const enum rondo_dtype dtype = (enum rondo_dtype)work->dtype;
+    const enum rondo_redop op = (enum rondo_redop)work->redop;
+    if (work->algo == RONDO_TWO_SHOT)
+        rondo_two_shot_shards(how, work->collective, dtype, op, work->steps > 1, run, step);
+    else if (rondo_reduces(work->collective))
+        rondo_one_shot_reduce(how, work->collective, dtype, op, run, step);
+    else
+        rondo_one_shot_store(how, work->collective, rondo_dtype_bytes(dtype), run, step);
+}
+
+/* Returns whether the run is dead. */
+RONDO_CALL bool rondo_batch_deliver_one(struct rondo_run run, uint32_t step)
 {
     const struct rondo_how two = {2, 1, true}, four = {4, 1, true}, any = {0, 1, true};
-    const unsigned element = rondo_dtype_bytes(run.work->dtype);
     if (run.lane->ranks == 2)
-        rondo_one_shot_store(two, run.work->collective, element, &run, step);
+        rondo_batch_deliver_how(two, &run, step);
     else if (run.lane->ranks == 4)
-        rondo_one_shot_store(four, run.work->collective, element, &run, step);
+        rondo_batch_deliver_how(four, &run, step);
     else
-        rondo_one_shot_store(any, run.work->collective, element, &run, step);
+        rondo_batch_deliver_how(any, &run, step);
     return run.dead;
 }
 
@@ -248,15 +236,12 @@ RONDO_FN void rondo_batch_send(const struct rondo_batch_head *head, const struct
 
 /* What it makes of that. */
 RONDO_FN void rondo_batch_deliver(const struct rondo_batch_head *head, const struct rondo_work *works,
-                                  struct rondo_run *run, uint32_t step, rondo_batch_reducer reduce)
+                                  struct rondo_run *run, uint32_t step)
 {
     const unsigned first = head->first[rondo_block()], last = head->last[rondo_block()];
     for (unsigned w = first; w <= last && !run->dead; w++) {
         run->work = &works[w];
-        if (run->work->algo == RONDO_TWO_SHOT || rondo_reduces(run->work->collective))
-            run->dead = reduce(*run, step);
-        else
-            run->dead = rondo_batch_store(*run, step);
+        run->dead = rondo_batch_deliver_one(*run, step);
     }
     for (unsigned w = first; w <= last && !run->dead; w++) {
         run->work = &works[w];
@@ -265,13 +250,20 @@ RONDO_FN void rondo_batch_deliver(const struct rondo_batch_head *head, const str
     }
 }
 
+/* Whether the results of a step are made after the next step's shards were sent. What allows it is that everyone hears from each
+ * peer that it has finished the step before: by its results, or in a broadcast by a token. In a reduce only the root hears
+ * results; the others know that a peer has finished a step by its shards of the next. */
+RONDO_FN bool rondo_lags(const struct rondo_work *work)
+{
+    return work->algo == RONDO_TWO_SHOT && work->collective != RONDO_REDUCE;
+}
+
 /* Every channel sends what it has of all its works before it waits for any: m small works cost one latency, not m. A batch of
- * several steps has one work only; if that is two-shot, the results of a step are made after the next one's shards are sent. */
-RONDO_FN void rondo_batch_exchange(const struct rondo_batch_head *head, struct rondo_run *run,
-                                   rondo_batch_reducer reduce)
+ * several steps has one work only. */
+RONDO_FN void rondo_batch_exchange(const struct rondo_batch_head *head, struct rondo_run *run)
 {
     const struct rondo_work *works = (const struct rondo_work *)((const char *)head + head->works_at);
-    const uint32_t steps = head->steps, lag = steps > 1 && works[0].algo == RONDO_TWO_SHOT;
+    const uint32_t steps = head->steps, lag = steps > 1 && rondo_lags(&works[0]);
     RONDO_ROLLED
     for (uint32_t step = 0; step < steps + lag; step++) {
         if (step < steps)
@@ -280,7 +272,7 @@ RONDO_FN void rondo_batch_exchange(const struct rondo_batch_head *head, struct r
             rondo_launch_check(run);
         if (step >= lag) {
             rondo_run_step(run, step - lag);
-            rondo_batch_deliver(head, works, run, step - lag, reduce);
+            rondo_batch_deliver(head, works, run, step - lag);
         }
     }
     rondo_last_step_take(run, steps);
@@ -288,13 +280,12 @@ RONDO_FN void rondo_batch_exchange(const struct rondo_batch_head *head, struct r
         rondo_tokens_take(run);
 }
 
-/* `reduce` is the dispatch over the functions above. */
-RONDO_FN void rondo_batch_body(const struct rondo_batch_head *head, rondo_batch_reducer reduce)
+RONDO_FN void rondo_batch_body(const struct rondo_batch_head *head)
 {
     struct rondo_run run = rondo_launch_begin(&head->lane, NULL);
     rondo_launch_mark(&head->lane);
     if (rondo_block() < head->exchange_blocks) {
-        rondo_batch_exchange(head, &run, reduce);
+        rondo_batch_exchange(head, &run);
     } else {
         rondo_launch_check(&run);
         rondo_end_run(&run, rondo_batch_transfers(head),

@@ -16,6 +16,7 @@
 #ifndef RONDO_KERNELS_EXCHANGE_H
 #define RONDO_KERNELS_EXCHANGE_H
 
+#include "kernels/instances.h"
 #include "kernels/mailbox.h"
 #include "kernels/reduce.h"
 #include "kernels/user.h"
@@ -26,7 +27,7 @@ struct rondo_how {
     unsigned ranks;  /* 0: as the lane says */
     unsigned chunk;  /* lines that a thread has under way at once: their loads overlap, and large works fence once for
                         all of them. At most RONDO_MAX_CHUNK */
-    bool may_scale;  /* works may multiply their input first */
+    bool generic;    /* type and operator are no constants, and the work may scale its input */
 };
 
 RONDO_FN unsigned rondo_ranks(struct rondo_how how, const struct rondo_run *run)
@@ -63,7 +64,7 @@ RONDO_FN struct rondo_line rondo_input(struct rondo_how how, unsigned collective
     const struct rondo_work *work = run->work;
     const char *from = (const char *)work->send + (rondo_sends_parts(collective) ? r * work->bytes : 0);
     const struct rondo_line line = rondo_user_load(element, work->aligned, from, work->bytes, i);
-    return how.may_scale && work->scaling ? rondo_scale(work, line) : line;
+    return how.generic && work->scaling ? rondo_scale(work, line) : line;
 }
 
 /* Line i of what comes from rank s, or of the result. */
@@ -155,32 +156,73 @@ RONDO_FN struct rondo_line rondo_reduce_any(enum rondo_dtype dtype, enum rondo_r
                                             uint32_t at, struct rondo_line own)
 {
     const unsigned me = run->lane->rank, ranks = run->lane->ranks;
-    struct rondo_accumulators acc;
-    struct rondo_line line = own, ahead = own;
+    struct rondo_accumulators acc = {{0}};
+    struct rondo_line ahead = own;
     if (me != 0)
-        line = rondo_pull(run, 0, rondo_slot_line(run->work, 0, me) + at,
-                          rondo_look(run, rondo_slot_line(run->work, 0, me) + at));
-    if (ranks > 1 && me != 1)
-        ahead = rondo_look(run, rondo_slot_line(run->work, 1, me) + at);
-    rondo_accumulate_first(dtype, &acc, line);
+        ahead = rondo_look(run, rondo_slot_line(run->work, 0, me) + at);
     RONDO_ROLLED
-    for (unsigned r = 1; r < ranks; r++) {
+    for (unsigned r = 0; r < ranks; r++) {
         const struct rondo_line looked = ahead;
+        struct rondo_line line = own;
         if (r + 1 < ranks && r + 1 != me)
             ahead = rondo_look(run, rondo_slot_line(run->work, r + 1, me) + at);
-        line = own;
         if (r != me)
             line = rondo_pull(run, r, rondo_slot_line(run->work, r, me) + at, looked);
-        rondo_accumulate(dtype, op, &acc, line);
+        if (r == 0)
+            rondo_accumulate_first(dtype, &acc, line);
+        else
+            rondo_accumulate(dtype, op, &acc, line);
     }
     return rondo_accumulated(dtype, op, &acc, ranks);
+}
+
+/* For types and operators that are known when the kernel runs only: one function for each. Their callers call them line by line,
+ * which costs little beside a line's latency, and keeps the loops around them from being there sixty times. */
+struct rondo_reduced {
+    struct rondo_line line;
+    bool dead;
+};
+
+#define RONDO_REDUCER(DTYPE, OP, specialized)                                                                        \
+    RONDO_CALL struct rondo_reduced rondo_reduce_##DTYPE##_##OP(struct rondo_run run, uint32_t at,                   \
+                                                                struct rondo_line own)                               \
+    {                                                                                                                \
+        struct rondo_reduced reduced;                                                                                \
+        if (specialized && run.lane->ranks == 2)                                                                     \
+            reduced.line = rondo_reduce_fixed(RONDO_##DTYPE, RONDO_##OP, 2, &run, at, own);                          \
+        else if (specialized && run.lane->ranks == 4)                                                                \
+            reduced.line = rondo_reduce_fixed(RONDO_##DTYPE, RONDO_##OP, 4, &run, at, own);                          \
+        else                                                                                                         \
+            reduced.line = rondo_reduce_any(RONDO_##DTYPE, RONDO_##OP, &run, at, own);                               \
+        reduced.dead = run.dead;                                                                                     \
+        return reduced;                                                                                              \
+    }
+RONDO_REDUCTIONS(RONDO_REDUCER)
+
+RONDO_FN struct rondo_line rondo_reduce_dispatch(unsigned dtype, unsigned op, struct rondo_run *run, uint32_t at,
+                                                 struct rondo_line own)
+{
+    struct rondo_reduced reduced = {own, run->dead};
+    switch (dtype * RONDO_REDOP_COUNT + op) {
+#define CASE(DTYPE, OP, specialized)                            \
+    case RONDO_##DTYPE *RONDO_REDOP_COUNT + RONDO_##OP:         \
+        reduced = rondo_reduce_##DTYPE##_##OP(*run, at, own);   \
+        break;
+        RONDO_REDUCTIONS(CASE)
+#undef CASE
+    default:
+        break;
+    }
+    run->dead = reduced.dead;
+    return reduced.line;
 }
 
 RONDO_FN struct rondo_line rondo_reduce_slots(struct rondo_how how, enum rondo_dtype dtype, enum rondo_redop op,
                                               struct rondo_run *run, uint32_t at, struct rondo_line own)
 {
-    return how.ranks ? rondo_reduce_fixed(dtype, op, how.ranks, run, at, own)
-                     : rondo_reduce_any(dtype, op, run, at, own);
+    return how.generic ? rondo_reduce_dispatch(dtype, op, run, at, own)
+           : how.ranks ? rondo_reduce_fixed(dtype, op, how.ranks, run, at, own)
+                       : rondo_reduce_any(dtype, op, run, at, own);
 }
 
 /* ---- one-shot ---- */

@@ -21,23 +21,9 @@ RONDO_KERNEL transfers(const void *args)
     rondo_transfers_body(args);
 }
 
-RONDO_REDUCTIONS(RONDO_BATCH_REDUCE)
-
-static bool batch_reduce(struct rondo_run run, uint32_t step)
-{
-    switch (run.work->dtype * RONDO_REDOP_COUNT + run.work->redop) {
-#define CASE(DTYPE, OP, specialized)                    \
-    case RONDO_##DTYPE *RONDO_REDOP_COUNT + RONDO_##OP: \
-        return rondo_batch_reduce_##DTYPE##_##OP(run, step);
-        RONDO_REDUCTIONS(CASE)
-    default:
-        return false;
-    }
-}
-
 RONDO_KERNEL batch(const void *args)
 {
-    rondo_batch_body(args, batch_reduce);
+    rondo_batch_body(args);
 }
 
 void (*const rondo_host_kernels[])(const void *args) = {

@@ -24,27 +24,13 @@ RONDO_KERNEL rondo_transfers(RONDO_ARGS(struct rondo_batch_args) args)
 }
 #elif RONDO_UNIT == 4
 
-RONDO_REDUCTIONS(RONDO_BATCH_REDUCE)
-
-RONDO_FN bool batch_reduce(struct rondo_run run, uint32_t step)
-{
-    switch (run.work->dtype * RONDO_REDOP_COUNT + run.work->redop) {
-#define CASE(DTYPE, OP, specialized)                    \
-    case RONDO_##DTYPE *RONDO_REDOP_COUNT + RONDO_##OP: \
-        return rondo_batch_reduce_##DTYPE##_##OP(run, step);
-        RONDO_REDUCTIONS(CASE)
-    default:
-        return false;
-    }
-}
-
 RONDO_KERNEL rondo_batch(RONDO_ARGS(struct rondo_batch_args) args)
 {
-    rondo_batch_body(&args.head, batch_reduce);
+    rondo_batch_body(&args.head);
 }
 RONDO_KERNEL rondo_batch_large(RONDO_ARGS(struct rondo_large_args) args)
 {
-    rondo_batch_body(&args.head, batch_reduce);
+    rondo_batch_body(&args.head);
 }
 
 #else
