@@ -24,9 +24,12 @@ static struct rondo_limits gpu_limits(unsigned ranks)
 
 static struct rondo_task task_of(size_t count, unsigned dtype)
 {
-    return (struct rondo_task){
-        .send = (void *)0x10000, .recv = (void *)0x20000, .count = count, .collective = RONDO_ALL_REDUCE,
-        .dtype = (uint8_t)dtype, .redop = RONDO_SUM};
+    return (struct rondo_task){.send = (void *)0x10000,
+                               .recv = (void *)0x20000,
+                               .count = count,
+                               .collective = RONDO_ALL_REDUCE,
+                               .dtype = (uint8_t)dtype,
+                               .redop = RONDO_SUM};
 }
 
 /* The next launch of tasks alone. */

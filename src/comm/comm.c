@@ -40,8 +40,7 @@ static void set_fifos(struct rondo_limits *limits)
     enum { MOST_CHANNELS = 32, FEWEST_LINES = 16 };
     const unsigned peers = limits->ranks > 1 ? limits->ranks - 1 : 1;
     limits->fifo_channels = 1;
-    while (limits->fifo_channels < MOST_CHANNELS &&
-           2 * limits->fifo_channels * (2 * peers + 1) <= limits->max_channels)
+    while (limits->fifo_channels < MOST_CHANNELS && 2 * limits->fifo_channels * (2 * peers + 1) <= limits->max_channels)
         limits->fifo_channels *= 2;
     limits->fifo_lines = FEWEST_LINES;
     while (2ull * limits->fifo_lines * peers * limits->fifo_channels <= limits->half_lines / 2)
@@ -245,9 +244,8 @@ static rondoResult_t make(struct making *m, const struct rondo_comm_request *req
     char *mailboxes[RONDO_MAX_RANKS];
     for (int r = 0; r < comm->ranks; r++)
         mailboxes[r] = r == comm->rank ? comm->anchor->mailbox.address : comm->links[r].address;
-    rondoResult_t result =
-        rondo_lanes_open(comm->anchor, &comm->limits, (unsigned)comm->rank,
-                         (uint64_t)comm->config.timeout_ms * 1000000u, mailboxes, comm->lanes);
+    rondoResult_t result = rondo_lanes_open(comm->anchor, &comm->limits, (unsigned)comm->rank,
+                                            (uint64_t)comm->config.timeout_ms * 1000000u, mailboxes, comm->lanes);
     RONDO_TRY(vote(comm, result, "opening the lanes"));
     struct rondo_watch_client client = rondo_comm_watch_client(comm);
     return rondo_watch_add(comm->bootstrap, comm->rank, comm->ranks, &client, &comm->watch);

@@ -85,8 +85,8 @@ rondoResult_t rondo_lanes_reset(const struct rondo_anchor *anchor, const struct 
             RONDO_TRY(reset_lines(anchor, mailbox + l.tokens_at, l.fifos_at - l.tokens_at, 0));
             RONDO_TRY(reset_lines(anchor, mailbox + l.fifos_at, l.fifo_lines * limits->line_bytes, l.fifo_lines));
         }
-        RONDO_TRY(ops->fill(anchor->device, mailbox + l.credits_at, 4, epoch,
-                            (size_t)limits->ranks * limits->fifo_channels));
+        RONDO_TRY(
+            ops->fill(anchor->device, mailbox + l.credits_at, 4, epoch, (size_t)limits->ranks * limits->fifo_channels));
     }
     return rondoSuccess;
 }

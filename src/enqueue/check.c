@@ -52,8 +52,9 @@ rondoResult_t rondo_check_overlap(const struct rondo_overlap *o)
 {
     const uintptr_t s = (uintptr_t)o->send, r = (uintptr_t)o->recv;
     if (o->place != o->other && s < r + o->recv_bytes && r < s + o->send_bytes)
-        return rondo_fail(rondoInvalidArgument,
-                          "sendbuff (%p, %zu bytes) and recvbuff (%p, %zu bytes) overlap, and not as the op allows in place",
-                          o->send, o->send_bytes, o->recv, o->recv_bytes);
+        return rondo_fail(
+            rondoInvalidArgument,
+            "sendbuff (%p, %zu bytes) and recvbuff (%p, %zu bytes) overlap, and not as the op allows in place", o->send,
+            o->send_bytes, o->recv, o->recv_bytes);
     return rondoSuccess;
 }

@@ -170,15 +170,16 @@ rondoResult_t rondoReduceScatterv(const void *sendbuff, const size_t sendcounts[
     if (result == rondoSuccess && !sendbuff)
         for (int r = 0; r < ranks && result == rondoSuccess; r++)
             if (sendcounts[r])
-                result = rondo_fail(rondoInvalidArgument, "sendbuff is NULL and sendcounts[%d] is %zu", r, sendcounts[r]);
+                result =
+                    rondo_fail(rondoInvalidArgument, "sendbuff is NULL and sendcounts[%d] is %zu", r, sendcounts[r]);
     rondo_comm_leave(comm);
     if (result != rondoSuccess)
         return rondo_group_error(result);
     const size_t element = rondo_dtype_bytes((unsigned)datatype);
     rondoGroupStart();
     for (int r = 0; r < ranks; r++)
-        rondoReduce(sendbuff ? (const char *)sendbuff + displs[r] * element : NULL, recvbuff, sendcounts[r], datatype, op,
-                    r, comm, stream);
+        rondoReduce(sendbuff ? (const char *)sendbuff + displs[r] * element : NULL, recvbuff, sendcounts[r], datatype,
+                    op, r, comm, stream);
     return rondoGroupEnd();
 }
 

@@ -90,8 +90,8 @@ static struct part part_of(const struct pattern *p, enum rondo_transfer_kind kin
                 (void *)(uintptr_t)(p->send + place(p->send_places, p->send_parts, p->send_count, peer) * p->element);
     } else {
         part.count = p->only_from >= 0 && p->only_from != peer ? 0
-                     : p->recv_counts                        ? p->recv_counts[peer]
-                                                             : p->recv_count;
+                     : p->recv_counts                          ? p->recv_counts[peer]
+                                                               : p->recv_count;
         if (p->recv)
             part.buffer = p->recv + place(p->recv_places, p->recv_parts, p->recv_count, peer) * p->element;
     }
@@ -105,9 +105,10 @@ static rondoResult_t overlap_of(const struct part *send, const struct part *recv
     if (s == r && in_place)
         return rondoSuccess;
     if (send->count && recv->count && s < r + recv->count * element && r < s + send->count * element)
-        return rondo_fail(rondoInvalidArgument,
-                          "what is sent to rank %d (%p, %zu elements) and received from rank %d (%p, %zu elements) overlap",
-                          send->peer, send->buffer, send->count, recv->peer, recv->buffer, recv->count);
+        return rondo_fail(
+            rondoInvalidArgument,
+            "what is sent to rank %d (%p, %zu elements) and received from rank %d (%p, %zu elements) overlap",
+            send->peer, send->buffer, send->count, recv->peer, recv->buffer, recv->count);
     return rondoSuccess;
 }
 

@@ -9,14 +9,16 @@
 
 /* ---- one work ---- */
 
-/* In the last of several steps each block tells its peers that it has come so far; see mailbox.h. */
-RONDO_FN void rondo_last_step_send(struct rondo_run *run, uint32_t step, uint32_t steps)
+/* Before the results of the last of several steps are made, each block tells its peers that all its threads have done with the
+ * steps before; see mailbox.h. */
+RONDO_FN void rondo_last_step_send(struct rondo_run *run, uint32_t steps)
 {
-    if (steps == 1 || step != steps - 1)
+    if (steps == 1)
         return;
     rondo_barrier();
     if (rondo_thread() < run->lane->ranks)
         rondo_fence();
+    rondo_run_step(run, steps - 1);
     rondo_tokens_send(run);
 }
 
@@ -26,6 +28,21 @@ RONDO_FN void rondo_last_step_take(struct rondo_run *run, uint32_t steps)
         return;
     rondo_run_step(run, steps - 1);
     rondo_tokens_take(run);
+}
+
+/* A work that sends a step ahead may send its second step, into the half that the launch before used last, once every peer has
+ * begun this launch. The first step needs no such word. */
+RONDO_FN void rondo_first_step_send(struct rondo_run *run)
+{
+    rondo_run_step(run, 0);
+    rondo_tokens_send(run);
+}
+
+RONDO_FN void rondo_first_step_take(struct rondo_run *run)
+{
+    rondo_run_step(run, 0);
+    rondo_tokens_take(run);
+    rondo_barrier();
 }
 
 RONDO_FN void rondo_one_shot_deliver(struct rondo_how how, enum rondo_collective collective, enum rondo_dtype dtype,
@@ -47,7 +64,8 @@ RONDO_FN void rondo_one_shot_steps(struct rondo_how how, enum rondo_collective c
         rondo_run_step(run, step);
         if (step)
             rondo_fence();
-        rondo_last_step_send(run, step, steps);
+        if (step == steps - 1)
+            rondo_last_step_send(run, steps);
         rondo_one_shot_push(how, collective, element, run, step);
         if (step == 0)
             rondo_launch_check(run);
@@ -61,12 +79,15 @@ RONDO_FN void rondo_two_shot_steps(struct rondo_how how, enum rondo_collective c
                                    enum rondo_redop op, unsigned element, struct rondo_run *run)
 {
     const uint32_t steps = run->work->steps;
+    if (steps > 1)
+        rondo_first_step_send(run);
     RONDO_ROLLED
     for (uint32_t step = 0; step <= steps; step++) {
         if (step < steps) {
+            if (step == 1)
+                rondo_first_step_take(run);
             rondo_run_step(run, step);
-            rondo_last_step_send(run, step, steps);
-            if (collective == RONDO_BROADCAST && step > 0) {
+            if (collective == RONDO_BROADCAST && step > 1) {
                 rondo_fence();
                 rondo_broadcast_tell(run, step);
                 rondo_broadcast_hear(run, step);
@@ -77,6 +98,8 @@ RONDO_FN void rondo_two_shot_steps(struct rondo_how how, enum rondo_collective c
             rondo_launch_check(run);
             continue;
         }
+        if (step == steps)
+            rondo_last_step_send(run, steps);
         rondo_run_step(run, step - 1);
         rondo_two_shot_shards(how, collective, dtype, op, steps > 1, run, step - 1);
         rondo_two_shot_gather(how, collective, element, run, step - 1);
@@ -221,12 +244,11 @@ RONDO_FN void rondo_batch_send(const struct rondo_batch_head *head, const struct
     rondo_run_step(run, step);
     if (step)
         rondo_fence();
-    rondo_last_step_send(run, step, head->steps);
     if (head->steps == 1 && head->tokens && rondo_block() == 0)
         rondo_tokens_send(run);
     for (unsigned w = head->first[rondo_block()]; w <= head->last[rondo_block()]; w++) {
         run->work = &works[w];
-        if (step && run->work->collective == RONDO_BROADCAST) {
+        if (step > 1 && run->work->collective == RONDO_BROADCAST) {
             rondo_broadcast_tell(run, step);
             rondo_broadcast_hear(run, step);
         }
@@ -264,13 +286,19 @@ RONDO_FN void rondo_batch_exchange(const struct rondo_batch_head *head, struct r
 {
     const struct rondo_work *works = (const struct rondo_work *)((const char *)head + head->works_at);
     const uint32_t steps = head->steps, lag = steps > 1 && rondo_lags(&works[0]);
+    if (lag)
+        rondo_first_step_send(run);
     RONDO_ROLLED
     for (uint32_t step = 0; step < steps + lag; step++) {
+        if (lag && step == 1)
+            rondo_first_step_take(run);
         if (step < steps)
             rondo_batch_send(head, works, run, step);
         if (step == 0)
             rondo_launch_check(run);
         if (step >= lag) {
+            if (step - lag == steps - 1)
+                rondo_last_step_send(run, steps);
             rondo_run_step(run, step - lag);
             rondo_batch_deliver(head, works, run, step - lag);
         }

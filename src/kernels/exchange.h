@@ -24,10 +24,10 @@
 enum { RONDO_MAX_CHUNK = 4 };
 
 struct rondo_how {
-    unsigned ranks;  /* 0: as the lane says */
-    unsigned chunk;  /* lines that a thread has under way at once: their loads overlap, and large works fence once for
+    unsigned ranks; /* 0: as the lane says */
+    unsigned chunk; /* lines that a thread has under way at once: their loads overlap, and large works fence once for
                         all of them. At most RONDO_MAX_CHUNK */
-    bool generic;    /* type and operator are no constants, and the work may scale its input */
+    bool generic;   /* type and operator are no constants, and the work may scale its input */
 };
 
 RONDO_FN unsigned rondo_ranks(struct rondo_how how, const struct rondo_run *run)
@@ -183,19 +183,18 @@ struct rondo_reduced {
     bool dead;
 };
 
-#define RONDO_REDUCER(DTYPE, OP, specialized)                                                                        \
-    RONDO_CALL struct rondo_reduced rondo_reduce_##DTYPE##_##OP(struct rondo_run run, uint32_t at,                   \
-                                                                struct rondo_line own)                               \
-    {                                                                                                                \
-        struct rondo_reduced reduced;                                                                                \
-        if (specialized && run.lane->ranks == 2)                                                                     \
-            reduced.line = rondo_reduce_fixed(RONDO_##DTYPE, RONDO_##OP, 2, &run, at, own);                          \
-        else if (specialized && run.lane->ranks == 4)                                                                \
-            reduced.line = rondo_reduce_fixed(RONDO_##DTYPE, RONDO_##OP, 4, &run, at, own);                          \
-        else                                                                                                         \
-            reduced.line = rondo_reduce_any(RONDO_##DTYPE, RONDO_##OP, &run, at, own);                               \
-        reduced.dead = run.dead;                                                                                     \
-        return reduced;                                                                                              \
+#define RONDO_REDUCER(DTYPE, OP, specialized)                                                      \
+    RONDO_CALL struct rondo_reduced rondo_reduce_##DTYPE##_##OP(struct rondo_run run, uint32_t at, \
+                                                                struct rondo_line own) {           \
+        struct rondo_reduced reduced;                                                              \
+        if (specialized && run.lane->ranks == 2)                                                   \
+            reduced.line = rondo_reduce_fixed(RONDO_##DTYPE, RONDO_##OP, 2, &run, at, own);        \
+        else if (specialized && run.lane->ranks == 4)                                              \
+            reduced.line = rondo_reduce_fixed(RONDO_##DTYPE, RONDO_##OP, 4, &run, at, own);        \
+        else                                                                                       \
+            reduced.line = rondo_reduce_any(RONDO_##DTYPE, RONDO_##OP, &run, at, own);             \
+        reduced.dead = run.dead;                                                                   \
+        return reduced;                                                                            \
     }
 RONDO_REDUCTIONS(RONDO_REDUCER)
 
@@ -204,9 +203,9 @@ RONDO_FN struct rondo_line rondo_reduce_dispatch(unsigned dtype, unsigned op, st
 {
     struct rondo_reduced reduced = {own, run->dead};
     switch (dtype * RONDO_REDOP_COUNT + op) {
-#define CASE(DTYPE, OP, specialized)                            \
-    case RONDO_##DTYPE *RONDO_REDOP_COUNT + RONDO_##OP:         \
-        reduced = rondo_reduce_##DTYPE##_##OP(*run, at, own);   \
+#define CASE(DTYPE, OP, specialized)                          \
+    case RONDO_##DTYPE *RONDO_REDOP_COUNT + RONDO_##OP:       \
+        reduced = rondo_reduce_##DTYPE##_##OP(*run, at, own); \
         break;
         RONDO_REDUCTIONS(CASE)
 #undef CASE

@@ -138,8 +138,7 @@ RONDO_FN void rondo_fifo_send(struct rondo_run *run, const struct rondo_transfer
     }
     rondo_barrier(); /* all threads have read the position */
     if (rondo_thread() == 0)
-        rondo_word_store(rondo_fifo_position(lane, end),
-                         position + (uint32_t)rondo_stream_lines(lane, transfers, end));
+        rondo_word_store(rondo_fifo_position(lane, end), position + (uint32_t)rondo_stream_lines(lane, transfers, end));
 }
 
 RONDO_FN void rondo_fifo_recv(struct rondo_run *run, const struct rondo_transfer *transfers,

@@ -32,9 +32,9 @@
     RONDO_OPS_OF(X, E5M2, false)
 
 /* X(name, COLLECTIVE, ALGO, DTYPE, OP): kernels of one work, in parts, so that nvcc may work on several at once. */
-#define RONDO_SINGLES_OF(X, DTYPE)                                         \
-    X(all_reduce_oneshot_##DTYPE##_SUM, ALL_REDUCE, ONE_SHOT, DTYPE, SUM)  \
-    X(all_reduce_twoshot_##DTYPE##_SUM, ALL_REDUCE, TWO_SHOT, DTYPE, SUM)  \
+#define RONDO_SINGLES_OF(X, DTYPE)                                        \
+    X(all_reduce_oneshot_##DTYPE##_SUM, ALL_REDUCE, ONE_SHOT, DTYPE, SUM) \
+    X(all_reduce_twoshot_##DTYPE##_SUM, ALL_REDUCE, TWO_SHOT, DTYPE, SUM) \
     X(reduce_scatter_##DTYPE##_SUM, REDUCE_SCATTER, ONE_SHOT, DTYPE, SUM)
 #define RONDO_SINGLES_0(X) RONDO_SINGLES_OF(X, F32)
 #define RONDO_SINGLES_1(X) RONDO_SINGLES_OF(X, F16)

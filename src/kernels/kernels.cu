@@ -2,12 +2,12 @@
 #include "kernels/entry.h"
 #include "kernels/instances.h"
 
-#define SINGLE(name, COLLECTIVE, ALGO, DTYPE, OP)                                                                  \
-    RONDO_KERNEL rondo_##name(RONDO_ARGS(struct rondo_single_args) args)                                           \
-    {                                                                                                              \
-        rondo_single_body(RONDO_##COLLECTIVE, RONDO_##ALGO, RONDO_##DTYPE, RONDO_##OP,                             \
+#define SINGLE(name, COLLECTIVE, ALGO, DTYPE, OP)                                                                 \
+    RONDO_KERNEL rondo_##name(RONDO_ARGS(struct rondo_single_args) args)                                          \
+    {                                                                                                             \
+        rondo_single_body(RONDO_##COLLECTIVE, RONDO_##ALGO, RONDO_##DTYPE, RONDO_##OP,                            \
                           rondo_dtype_bytes(rondo_reduces(RONDO_##COLLECTIVE) ? RONDO_##DTYPE : args.work.dtype), \
-                          &args);                                                                                  \
+                          &args);                                                                                 \
     }
 
 #if RONDO_UNIT == 0

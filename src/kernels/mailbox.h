@@ -19,9 +19,10 @@
  *  - Between steps of one launch the same holds from thread to thread: the thread that handles line i on one rank hears
  *    only from threads that handle line i. What orders a thread's emptying of step k before the evidence for it is a
  *    fence, one per step; a launch of one step needs none.
+ *  - A work that sends its second step before it has heard from anyone in this launch waits for tokens first.
  *  - After a launch of several steps, a thread may have been without a line in the last step: nobody has evidence that it
- *    finished the step before. So in the last step of such a launch, each block sends a token to the same block of every
- *    peer once all its threads have finished the step before, and waits for theirs at the end.
+ *    finished the step before. So each block of such a launch sends a token to the same block of every peer once all its
+ *    threads have done with the steps before the last, and waits for theirs at the end.
  */
 #ifndef RONDO_KERNELS_MAILBOX_H
 #define RONDO_KERNELS_MAILBOX_H

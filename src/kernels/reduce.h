@@ -117,18 +117,18 @@ RONDO_CALL struct rondo_line rondo_scale(const struct rondo_work *work, struct r
     const void *scalar = work->scaling == RONDO_SCALED_BY ? (const void *)(uintptr_t)work->scalar : &work->scalar;
     struct rondo_line scaled;
     switch (work->dtype) {
-#define X(NAME, value, storage, accumulator)                                                             \
-    case RONDO_##NAME: {                                                                                 \
-        storage x;                                                                                       \
-        memcpy(&x, scalar, sizeof x);                                                                    \
-        const accumulator factor = rondo_widen_##NAME(x);                                                \
-        RONDO_UNROLL                                                                                     \
-        for (unsigned i = 0; i < RONDO_LINE_BYTES / sizeof(storage); i++) {                              \
-            memcpy(&x, (const char *)&line + i * sizeof x, sizeof x);                                    \
+#define X(NAME, value, storage, accumulator)                                                               \
+    case RONDO_##NAME: {                                                                                   \
+        storage x;                                                                                         \
+        memcpy(&x, scalar, sizeof x);                                                                      \
+        const accumulator factor = rondo_widen_##NAME(x);                                                  \
+        RONDO_UNROLL                                                                                       \
+        for (unsigned i = 0; i < RONDO_LINE_BYTES / sizeof(storage); i++) {                                \
+            memcpy(&x, (const char *)&line + i * sizeof x, sizeof x);                                      \
             x = rondo_narrow_##NAME(rondo_apply_##accumulator(RONDO_PROD, rondo_widen_##NAME(x), factor)); \
-            memcpy((char *)&scaled + i * sizeof x, &x, sizeof x);                                        \
-        }                                                                                                \
-        break;                                                                                           \
+            memcpy((char *)&scaled + i * sizeof x, &x, sizeof x);                                          \
+        }                                                                                                  \
+        break;                                                                                             \
     }
         RONDO_DTYPES(X)
 #undef X

@@ -71,7 +71,8 @@ RONDO_CALL void rondo_user_store_slow(unsigned element, char *to, uint64_t room,
 }
 
 /* Line i of a message of `bytes` bytes. `aligned`: its pointer is a line's. */
-RONDO_FN struct rondo_line rondo_user_load(unsigned element, bool aligned, const void *message, uint64_t bytes, uint64_t i)
+RONDO_FN struct rondo_line rondo_user_load(unsigned element, bool aligned, const void *message, uint64_t bytes,
+                                           uint64_t i)
 {
     const uint64_t at = i * RONDO_LINE_BYTES;
     const char *from = (const char *)message + at;

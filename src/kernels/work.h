@@ -10,8 +10,8 @@ enum {
     RONDO_MAX_CHANNELS = 128, /* thread blocks of a launch that run exchanges */
     RONDO_MAX_ENDS = 128,     /* thread blocks of a launch that run transfers, in addition */
     RONDO_MAX_THREADS = 512,  /* threads of a block */
-    RONDO_ARG_PEERS = 8,      /* peers whose mailboxes are named in the arguments; beyond it a table in memory is read */
-    RONDO_BATCH_BYTES = 4096, /* arguments of a batch that every driver takes */
+    RONDO_ARG_PEERS = 8, /* peers whose mailboxes are named in the arguments; beyond it a table in memory is read */
+    RONDO_BATCH_BYTES = 4096,  /* arguments of a batch that every driver takes */
     RONDO_LARGE_BYTES = 32000, /* and of one that CUDA 12.1 and later take */
 };
 
@@ -77,10 +77,10 @@ struct rondo_lane_args {
     uint64_t timeout_ns;            /* longest wait for a peer; 0: for ever */
     uint32_t half_lines;            /* lines of one half of the mailbox */
     uint16_t rank, ranks;
-    uint32_t *positions;                       /* own, device memory: rondo_fifo_position */
+    uint32_t *positions;                      /* own, device memory: rondo_fifo_position */
     uint64_t tokens_at, fifos_at, credits_at; /* bytes from the mailbox's beginning, the same on all ranks */
-    uint32_t fifo_lines;                       /* of one FIFO: a power of two */
-    uint32_t fifo_channels;                    /* FIFOs of a direction between two ranks */
+    uint32_t fifo_lines;                      /* of one FIFO: a power of two */
+    uint32_t fifo_channels;                   /* FIFOs of a direction between two ranks */
 };
 
 /* One task's share of a launch. A work's lines in the mailbox are `line0 + slot * step_lines + i`, where a slot is one
@@ -141,7 +141,7 @@ struct rondo_batch_head {
     uint32_t steps; /* of the works, by which the epoch advances: 1 unless there is only one work, 0 if there is none */
     uint16_t exchange_blocks;
     uint16_t works_at, transfers_at, ends_at;
-    uint8_t tokens; /* some ranks hear from some others by nothing but tokens; see mailbox.h */
+    uint8_t tokens;                    /* some ranks hear from some others by nothing but tokens; see mailbox.h */
     uint8_t first[RONDO_MAX_CHANNELS]; /* channel c runs works first[c] … last[c] */
     uint8_t last[RONDO_MAX_CHANNELS];
 };

@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-_Static_assert(sizeof(struct rondo_batch_args) <= RONDO_BATCH_BYTES, "a batch fits into the arguments that drivers take");
+_Static_assert(sizeof(struct rondo_batch_args) <= RONDO_BATCH_BYTES,
+               "a batch fits into the arguments that drivers take");
 
 enum { MAX_WORKS = 200 }; /* of a launch: numbers of works are bytes; and their room in the arguments is divided so */
 

@@ -17,7 +17,7 @@ enum { RONDO_BARRIER = RONDO_COLLECTIVE_COUNT }; /* a collective that is no work
 struct rondo_task {
     const void *send; /* NULL where the rank sends nothing */
     void *recv;       /* NULL where it receives nothing */
-    size_t count; /* elements of one flow, see kernels/work.h; not 0 but for a barrier */
+    size_t count;     /* elements of one flow, see kernels/work.h; not 0 but for a barrier */
     uint8_t collective, dtype, redop;
     uint8_t scaling; /* enum rondo_scaling */
     uint16_t root;

@@ -95,12 +95,11 @@ static size_t put_transfers(const struct rondo_group_plan *plan, struct run roun
             (uintptr_t)message->buffer | (message->kind == RONDO_COPY ? (uintptr_t)message->from : 0);
         const unsigned used = channels_of(limits, message->bytes);
         memset(&transfers[count], 0, sizeof *transfers);
-        transfers[count++] =
-            (struct rondo_transfer){.buffer = message->buffer,
-                                    .from = message->from,
-                                    .bytes = message->bytes,
-                                    .element = message->element,
-                                    .aligned = (bits & (limits->line_bytes - 1)) == 0};
+        transfers[count++] = (struct rondo_transfer){.buffer = message->buffer,
+                                                     .from = message->from,
+                                                     .bytes = message->bytes,
+                                                     .element = message->element,
+                                                     .aligned = (bits & (limits->line_bytes - 1)) == 0};
         *channels = used > *channels ? used : *channels;
         *lines += lines_of(limits, message->bytes);
     }

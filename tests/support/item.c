@@ -10,7 +10,7 @@
 enum { GUARD = 64, LINE = 16 };
 
 static const char *const names[ITEM_KINDS] = {
-    "all_reduce", "reduce",   "broadcast",  "all_gather",  "reduce_scatter",   "all_to_all", "gather",
+    "all_reduce", "reduce",   "broadcast",   "all_gather",  "reduce_scatter",  "all_to_all", "gather",
     "scatter",    "messages", "all_to_allv", "all_gatherv", "reduce_scatterv", "barrier",
 };
 

@@ -34,10 +34,10 @@ struct item {
     int root;
     int comm, stream; /* which of the test's */
     size_t count;
-    size_t shift;                           /* tells its data from other items' */
-    size_t offset;                          /* of the buffers from a line's boundary, in elements */
-    size_t counts[ITEM_RANKS][ITEM_RANKS];  /* v: of the message from one rank to another */
-    size_t messages;                        /* ITEM_MESSAGES */
+    size_t shift;                          /* tells its data from other items' */
+    size_t offset;                         /* of the buffers from a line's boundary, in elements */
+    size_t counts[ITEM_RANKS][ITEM_RANKS]; /* v: of the message from one rank to another */
+    size_t messages;                       /* ITEM_MESSAGES */
     int from[ITEM_MESSAGES_MOST], to[ITEM_MESSAGES_MOST];
     size_t lengths[ITEM_MESSAGES_MOST];
 
