@@ -98,6 +98,17 @@ static int run_captured(struct group *group, struct rig *rig, const struct place
     return failed;
 }
 
+static void report(const struct group *group, const struct rig *rig, uint64_t seed)
+{
+    fprintf(stderr, "RONDO_TEST_SEED=%llu fails with %d ranks, %u replays\n", (unsigned long long)seed, rig->ranks,
+            group->replays);
+    for (unsigned i = 0; i < group->count && rig->rank == 0; i++) {
+        char text[160];
+        item_describe(&group->items[i], text, sizeof text);
+        fprintf(stderr, "  %s\n", text);
+    }
+}
+
 static int run_seed(struct rig *rig, const struct place *place, uint64_t seed)
 {
     struct draw draw = {seed};
@@ -107,7 +118,7 @@ static int run_seed(struct rig *rig, const struct place *place, uint64_t seed)
         item_prepare(&group.items[i], rig);
     const int failed = group.replays ? run_captured(&group, rig, place) : run_eager(&group, rig, place);
     if (failed)
-        fprintf(stderr, "RONDO_TEST_SEED=%llu fails with %d ranks\n", (unsigned long long)seed, rig->ranks);
+        report(&group, rig, seed);
     for (unsigned i = 0; i < group.count; i++)
         item_free(&group.items[i], rig);
     return failed;

@@ -46,7 +46,7 @@ struct rondoComm {
     struct rondo_limits limits;
     struct rondo_arena *arena;
     struct rondo_anchor *anchor;
-    struct rondo_lane_args lanes[RONDO_LANE_COUNT];
+    struct rondo_lane lanes[RONDO_LANE_COUNT];
     const struct rondo_kernel *kernels[RONDO_KERNEL_COUNT];
     struct rondo_link *links; /* by rank; one's own stays closed */
     struct rondo_bootstrap *bootstrap;

@@ -92,14 +92,13 @@ rondoResult_t rondo_lanes_reset(const struct rondo_anchor *anchor, const struct 
 }
 
 rondoResult_t rondo_lanes_open(const struct rondo_anchor *anchor, const struct rondo_limits *limits, unsigned rank,
-                               uint64_t timeout_ns, char *const *mailboxes,
-                               struct rondo_lane_args lanes[RONDO_LANE_COUNT])
+                               uint64_t timeout_ns, char *const *mailboxes, struct rondo_lane lanes[RONDO_LANE_COUNT])
 {
     const struct layout l = layout_of(limits);
     const unsigned ranks = limits->ranks;
     for (unsigned i = 0; i < RONDO_LANE_COUNT; i++) {
-        struct rondo_lane_args *lane = &lanes[i];
-        memset(lane, 0, sizeof *lane);
+        struct rondo_lane_args *lane = &lanes[i].args;
+        memset(&lanes[i], 0, sizeof lanes[i]);
         lane->channels = channels_at(anchor, i);
         lane->report = (struct rondo_report *)anchor->reports.device + i;
         lane->mailbox = mailboxes[rank] + i * l.bytes;
@@ -108,12 +107,13 @@ rondoResult_t rondo_lanes_open(const struct rondo_anchor *anchor, const struct r
         lane->half_lines = limits->half_lines;
         lane->rank = (uint16_t)rank;
         lane->ranks = (uint16_t)ranks;
-        lane->positions = positions_at(anchor, ranks, i);
-        lane->tokens_at = l.tokens_at;
-        lane->fifos_at = l.fifos_at;
-        lane->credits_at = l.credits_at;
-        lane->fifo_lines = limits->fifo_lines;
-        lane->fifo_channels = limits->fifo_channels;
+        lanes[i].fifos = (struct rondo_fifo_args){
+            .positions = positions_at(anchor, ranks, i),
+            .fifos_at = l.fifos_at,
+            .credits_at = l.credits_at,
+            .lines = limits->fifo_lines,
+            .channels = limits->fifo_channels,
+        };
         for (unsigned r = 0; r < ranks; r++) {
             char *peer = mailboxes[r] + i * l.bytes;
             if (r < RONDO_ARG_PEERS)

@@ -11,6 +11,12 @@
 
 enum rondo_lane_use { RONDO_LANE_EAGER, RONDO_LANE_GRAPH, RONDO_LANE_COUNT };
 
+/* Kernel arguments. */
+struct rondo_lane {
+    struct rondo_lane_args args;
+    struct rondo_fifo_args fifos;
+};
+
 /* Bytes of the memory that the lanes of a comm need, in all. */
 size_t rondo_lanes_control_bytes(unsigned ranks);
 size_t rondo_lanes_report_bytes(void);
@@ -21,8 +27,7 @@ rondoResult_t rondo_lanes_reset(const struct rondo_anchor *anchor, const struct 
 
 /* Fills in the kernel arguments of all lanes. mailboxes[r] is rank r's mailbox memory as this rank's kernels see it. */
 rondoResult_t rondo_lanes_open(const struct rondo_anchor *anchor, const struct rondo_limits *limits, unsigned rank,
-                               uint64_t timeout_ns, char *const *mailboxes,
-                               struct rondo_lane_args lanes[RONDO_LANE_COUNT]);
+                               uint64_t timeout_ns, char *const *mailboxes, struct rondo_lane lanes[RONDO_LANE_COUNT]);
 
 /* A lane's report as the host sees it. */
 struct rondo_report *rondo_lane_report(const struct rondo_anchor *anchor, enum rondo_lane_use use);

@@ -26,7 +26,9 @@ static rondoResult_t launch_plan(struct rondoComm *comm, enum rondo_lane_use lan
     rondo_plan_begin(&group);
     while (!rondo_plan_done(&group)) {
         rondo_plan_next(&group, &plan);
-        plan.args.lane = comm->lanes[lane];
+        plan.args.lane = comm->lanes[lane].args;
+        if (plan.messages)
+            plan.args.batch.head.fifos = comm->lanes[lane].fifos;
         const struct rondo_launch launch = {
             .kernel = comm->kernels[plan.kernel],
             .blocks = plan.blocks,

@@ -163,10 +163,6 @@ RONDO_FN void rondo_single_body(enum rondo_collective collective, enum rondo_alg
 
 /* ---- transfers alone ---- */
 
-RONDO_FN const struct rondo_transfer *rondo_batch_transfers(const struct rondo_batch_head *head)
-{
-    return (const struct rondo_transfer *)((const char *)head + head->transfers_at);
-}
 RONDO_FN const struct rondo_end *rondo_batch_ends(const struct rondo_batch_head *head)
 {
     return (const struct rondo_end *)((const char *)head + head->ends_at);
@@ -176,7 +172,7 @@ RONDO_FN void rondo_transfers_body(const struct rondo_batch_head *head)
 {
     struct rondo_run run = rondo_launch_begin(&head->lane, NULL);
     rondo_launch_check(&run);
-    rondo_end_run(&run, rondo_batch_transfers(head), rondo_batch_ends(head) + rondo_block());
+    rondo_end_run(head, &run, rondo_batch_ends(head) + rondo_block());
     rondo_launch_end(&run, 0);
 }
 
@@ -316,8 +312,7 @@ RONDO_FN void rondo_batch_body(const struct rondo_batch_head *head)
         rondo_batch_exchange(head, &run);
     } else {
         rondo_launch_check(&run);
-        rondo_end_run(&run, rondo_batch_transfers(head),
-                      rondo_batch_ends(head) + (rondo_block() - head->exchange_blocks));
+        rondo_end_run(head, &run, rondo_batch_ends(head) + (rondo_block() - head->exchange_blocks));
     }
     rondo_launch_end(&run, head->steps);
 }

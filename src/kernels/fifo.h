@@ -27,75 +27,75 @@ struct rondo_cursor {
     uint64_t base;
 };
 
-RONDO_FN struct rondo_range rondo_cursor_range(const struct rondo_lane_args *lane, const struct rondo_end *end,
+RONDO_FN struct rondo_range rondo_cursor_range(const struct rondo_batch_head *head, const struct rondo_end *end,
                                                const struct rondo_transfer *transfer)
 {
-    return rondo_fifo_range(transfer->bytes, RONDO_LINE_BYTES, lane->fifo_channels, end->channel);
+    return rondo_fifo_range(transfer->bytes, RONDO_LINE_BYTES, head->fifos.channels, end->channel);
 }
 
-RONDO_FN struct rondo_cursor rondo_cursor_begin(const struct rondo_lane_args *lane,
+RONDO_FN struct rondo_cursor rondo_cursor_begin(const struct rondo_batch_head *head,
                                                 const struct rondo_transfer *transfers, const struct rondo_end *end)
 {
     struct rondo_cursor cursor = {transfers + end->first, transfers + end->end, {0, 0}, 0};
-    cursor.range = rondo_cursor_range(lane, end, cursor.transfer);
+    cursor.range = rondo_cursor_range(head, end, cursor.transfer);
     return cursor;
 }
 
 /* Moves on to the message of line s; false: there are not so many lines. */
-RONDO_FN bool rondo_cursor_seek(const struct rondo_lane_args *lane, const struct rondo_end *end,
+RONDO_FN bool rondo_cursor_seek(const struct rondo_batch_head *head, const struct rondo_end *end,
                                 struct rondo_cursor *cursor, uint64_t s)
 {
     while (cursor->transfer < cursor->stop && s - cursor->base >= cursor->range.end - cursor->range.first) {
         cursor->base += cursor->range.end - cursor->range.first;
         cursor->transfer++;
         if (cursor->transfer < cursor->stop)
-            cursor->range = rondo_cursor_range(lane, end, cursor->transfer);
+            cursor->range = rondo_cursor_range(head, end, cursor->transfer);
     }
     return cursor->transfer < cursor->stop;
 }
 
 /* How many lines an end streams. */
-RONDO_FN uint64_t rondo_stream_lines(const struct rondo_lane_args *lane, const struct rondo_transfer *transfers,
+RONDO_FN uint64_t rondo_stream_lines(const struct rondo_batch_head *head, const struct rondo_transfer *transfers,
                                      const struct rondo_end *end)
 {
-    struct rondo_cursor cursor = rondo_cursor_begin(lane, transfers, end);
-    rondo_cursor_seek(lane, end, &cursor, UINT64_MAX);
+    struct rondo_cursor cursor = rondo_cursor_begin(head, transfers, end);
+    rondo_cursor_seek(head, end, &cursor, UINT64_MAX);
     return cursor.base;
 }
 
 /* Where this rank keeps how far it is. */
-RONDO_FN uint32_t *rondo_fifo_position(const struct rondo_lane_args *lane, const struct rondo_end *end)
+RONDO_FN uint32_t *rondo_fifo_position(const struct rondo_batch_head *head, const struct rondo_end *end)
 {
-    return lane->positions + ((size_t)(end->kind == RONDO_RECV) * lane->ranks + end->peer) * lane->fifo_channels +
-           end->channel;
+    return head->fifos.positions +
+           ((size_t)(end->kind == RONDO_RECV) * head->lane.ranks + end->peer) * head->fifos.channels + end->channel;
 }
 
 /* Number of the first line of the FIFO from `sender`, among all FIFOs of `receiver`'s mailbox. */
-RONDO_FN uint32_t rondo_fifo_first(const struct rondo_lane_args *lane, const struct rondo_end *end, unsigned sender,
+RONDO_FN uint32_t rondo_fifo_first(const struct rondo_batch_head *head, const struct rondo_end *end, unsigned sender,
                                    unsigned receiver)
 {
-    return (rondo_slot(sender, receiver) * lane->fifo_channels + end->channel) * lane->fifo_lines;
+    return (rondo_slot(sender, receiver) * head->fifos.channels + end->channel) * head->fifos.lines;
 }
-RONDO_FN char *rondo_fifo_line(const struct rondo_lane_args *lane, char *mailbox, uint32_t number)
+RONDO_FN char *rondo_fifo_line(const struct rondo_batch_head *head, char *mailbox, uint32_t number)
 {
-    return mailbox + lane->fifos_at + (size_t)number * RONDO_LINE_BYTES;
+    return mailbox + head->fifos.fifos_at + (size_t)number * RONDO_LINE_BYTES;
 }
-RONDO_FN uint8_t *rondo_fifo_escape(const struct rondo_lane_args *lane, char *mailbox, uint32_t number)
+RONDO_FN uint8_t *rondo_fifo_escape(const struct rondo_batch_head *head, char *mailbox, uint32_t number)
 {
-    const size_t lines = (size_t)(lane->ranks - 1) * lane->fifo_channels * lane->fifo_lines;
-    return (uint8_t *)mailbox + lane->fifos_at + lines * RONDO_LINE_BYTES + number;
+    const size_t lines = (size_t)(head->lane.ranks - 1) * head->fifos.channels * head->fifos.lines;
+    return (uint8_t *)mailbox + head->fifos.fifos_at + lines * RONDO_LINE_BYTES + number;
 }
 /* The credit that `receiver` gives, in the sender's mailbox. */
-RONDO_FN uint32_t *rondo_fifo_credit(const struct rondo_lane_args *lane, char *mailbox, const struct rondo_end *end,
+RONDO_FN uint32_t *rondo_fifo_credit(const struct rondo_batch_head *head, char *mailbox, const struct rondo_end *end,
                                      unsigned receiver)
 {
-    return (uint32_t *)(mailbox + lane->credits_at) + receiver * lane->fifo_channels + end->channel;
+    return (uint32_t *)(mailbox + head->fifos.credits_at) + receiver * head->fifos.channels + end->channel;
 }
 
 /* Waits until the receiver has taken what lay in the place of line `position`; gives back its credit. */
-RONDO_CALL uint32_t rondo_fifo_await(struct rondo_run *run, const uint32_t *credit, unsigned peer, uint32_t position)
+RONDO_CALL uint32_t rondo_fifo_await(struct rondo_run *run, uint32_t room, const uint32_t *credit, unsigned peer,
+                                     uint32_t position)
 {
-    const uint32_t room = run->lane->fifo_lines;
     uint64_t since = 0;
     uint32_t taken = rondo_word_load(credit);
     for (unsigned spins = 1; position - taken >= room && !run->dead; spins++) {
@@ -109,49 +109,49 @@ RONDO_CALL uint32_t rondo_fifo_await(struct rondo_run *run, const uint32_t *cred
     return taken;
 }
 
-RONDO_FN void rondo_fifo_send(struct rondo_run *run, const struct rondo_transfer *transfers,
-                              const struct rondo_end *end)
+RONDO_FN void rondo_fifo_send(const struct rondo_batch_head *head, struct rondo_run *run,
+                              const struct rondo_transfer *transfers, const struct rondo_end *end)
 {
     const struct rondo_lane_args *lane = run->lane;
     const unsigned me = lane->rank;
     char *mailbox = rondo_peer_mailbox(lane, lane->ranks, end->peer);
-    const uint32_t *credit = rondo_fifo_credit(lane, lane->mailbox, end, end->peer);
-    const uint32_t first = rondo_fifo_first(lane, end, me, end->peer), mask = lane->fifo_lines - 1;
-    const uint32_t position = rondo_word_load(rondo_fifo_position(lane, end));
-    struct rondo_cursor cursor = rondo_cursor_begin(lane, transfers, end);
+    const uint32_t *credit = rondo_fifo_credit(head, lane->mailbox, end, end->peer);
+    const uint32_t first = rondo_fifo_first(head, end, me, end->peer), mask = head->fifos.lines - 1;
+    const uint32_t position = rondo_word_load(rondo_fifo_position(head, end));
+    struct rondo_cursor cursor = rondo_cursor_begin(head, transfers, end);
     uint32_t taken = rondo_word_load(credit);
     RONDO_ROLLED
-    for (uint64_t s = rondo_thread(); !run->dead && rondo_cursor_seek(lane, end, &cursor, s); s += rondo_threads()) {
+    for (uint64_t s = rondo_thread(); !run->dead && rondo_cursor_seek(head, end, &cursor, s); s += rondo_threads()) {
         const struct rondo_transfer *t = cursor.transfer;
         const uint32_t p = position + (uint32_t)s, number = first + (p & mask);
         const struct rondo_line line =
             rondo_user_load(t->element, t->aligned, t->buffer, t->bytes, cursor.range.first + (s - cursor.base));
-        if (p - taken >= lane->fifo_lines)
-            taken = rondo_fifo_await(run, credit, end->peer, p);
+        if (p - taken >= head->fifos.lines)
+            taken = rondo_fifo_await(run, head->fifos.lines, credit, end->peer, p);
         if (run->dead)
             break;
         if (rondo_line_is_special(line))
-            rondo_line_send_special(rondo_fifo_line(lane, mailbox, number), rondo_fifo_escape(lane, mailbox, number),
+            rondo_line_send_special(rondo_fifo_line(head, mailbox, number), rondo_fifo_escape(head, mailbox, number),
                                     line);
         else
-            rondo_line_store(rondo_fifo_line(lane, mailbox, number), line);
+            rondo_line_store(rondo_fifo_line(head, mailbox, number), line);
     }
     rondo_barrier(); /* all threads have read the position */
     if (rondo_thread() == 0)
-        rondo_word_store(rondo_fifo_position(lane, end), position + (uint32_t)rondo_stream_lines(lane, transfers, end));
+        rondo_word_store(rondo_fifo_position(head, end), position + (uint32_t)rondo_stream_lines(head, transfers, end));
 }
 
-RONDO_FN void rondo_fifo_recv(struct rondo_run *run, const struct rondo_transfer *transfers,
-                              const struct rondo_end *end)
+RONDO_FN void rondo_fifo_recv(const struct rondo_batch_head *head, struct rondo_run *run,
+                              const struct rondo_transfer *transfers, const struct rondo_end *end)
 {
     const struct rondo_lane_args *lane = run->lane;
     const unsigned me = lane->rank;
     char *sender = rondo_peer_mailbox(lane, lane->ranks, end->peer);
-    const uint32_t first = rondo_fifo_first(lane, end, end->peer, me), mask = lane->fifo_lines - 1;
-    const uint32_t quarter = lane->fifo_lines / 4;
-    const uint32_t position = rondo_word_load(rondo_fifo_position(lane, end));
-    const uint64_t total = rondo_stream_lines(lane, transfers, end);
-    struct rondo_cursor cursor = rondo_cursor_begin(lane, transfers, end);
+    const uint32_t first = rondo_fifo_first(head, end, end->peer, me), mask = head->fifos.lines - 1;
+    const uint32_t quarter = head->fifos.lines / 4;
+    const uint32_t position = rondo_word_load(rondo_fifo_position(head, end));
+    const uint64_t total = rondo_stream_lines(head, transfers, end);
+    struct rondo_cursor cursor = rondo_cursor_begin(head, transfers, end);
     uint64_t s = rondo_thread(), limit = 0;
     RONDO_ROLLED
     while (limit < total) {
@@ -160,11 +160,11 @@ RONDO_FN void rondo_fifo_recv(struct rondo_run *run, const struct rondo_transfer
         limit = passes ? limit : total;
         RONDO_ROLLED
         for (; s < limit && !run->dead; s += rondo_threads()) {
-            rondo_cursor_seek(lane, end, &cursor, s);
+            rondo_cursor_seek(head, end, &cursor, s);
             const struct rondo_transfer *t = cursor.transfer;
             const uint32_t number = first + ((position + (uint32_t)s) & mask);
-            char *at = rondo_fifo_line(lane, lane->mailbox, number);
-            const struct rondo_line line = rondo_line_take(run, at, rondo_fifo_escape(lane, lane->mailbox, number),
+            char *at = rondo_fifo_line(head, lane->mailbox, number);
+            const struct rondo_line line = rondo_line_take(run, at, rondo_fifo_escape(head, lane->mailbox, number),
                                                            end->peer, rondo_line_load(at));
             if (run->dead)
                 break;
@@ -175,23 +175,22 @@ RONDO_FN void rondo_fifo_recv(struct rondo_run *run, const struct rondo_transfer
                 break;
             if (rondo_thread() == 0) {
                 rondo_fence();
-                rondo_word_store(rondo_fifo_credit(lane, sender, end, me), position + (uint32_t)limit);
+                rondo_word_store(rondo_fifo_credit(head, sender, end, me), position + (uint32_t)limit);
             }
         }
     }
     rondo_barrier(); /* all threads have read the position */
     if (rondo_thread() == 0)
-        rondo_word_store(rondo_fifo_position(lane, end), position + (uint32_t)total);
+        rondo_word_store(rondo_fifo_position(head, end), position + (uint32_t)total);
 }
 
 /* A message to oneself. */
-RONDO_FN void rondo_fifo_copy(const struct rondo_run *run, const struct rondo_transfer *transfers,
-                              const struct rondo_end *end)
+RONDO_FN void rondo_fifo_copy(const struct rondo_batch_head *head, const struct rondo_run *run,
+                              const struct rondo_transfer *transfers, const struct rondo_end *end)
 {
-    const struct rondo_lane_args *lane = run->lane;
-    struct rondo_cursor cursor = rondo_cursor_begin(lane, transfers, end);
+    struct rondo_cursor cursor = rondo_cursor_begin(head, transfers, end);
     RONDO_ROLLED
-    for (uint64_t s = rondo_thread(); !run->dead && rondo_cursor_seek(lane, end, &cursor, s); s += rondo_threads()) {
+    for (uint64_t s = rondo_thread(); !run->dead && rondo_cursor_seek(head, end, &cursor, s); s += rondo_threads()) {
         const struct rondo_transfer *t = cursor.transfer;
         const uint64_t i = cursor.range.first + (s - cursor.base);
         rondo_user_store(t->element, t->aligned, t->buffer, t->bytes, i,
@@ -201,14 +200,15 @@ RONDO_FN void rondo_fifo_copy(const struct rondo_run *run, const struct rondo_tr
 
 /* What a block of transfers does. Where the lane is stopped it touches nothing but the rank's own position; it does not
  * return early, for the threads of a block may learn of the stop one by one, and must meet at the barriers. */
-RONDO_FN void rondo_end_run(struct rondo_run *run, const struct rondo_transfer *transfers, const struct rondo_end *end)
+RONDO_FN void rondo_end_run(const struct rondo_batch_head *head, struct rondo_run *run, const struct rondo_end *end)
 {
+    const struct rondo_transfer *transfers = (const struct rondo_transfer *)((const char *)head + head->transfers_at);
     if (end->kind == RONDO_SEND)
-        rondo_fifo_send(run, transfers, end);
+        rondo_fifo_send(head, run, transfers, end);
     else if (end->kind == RONDO_RECV)
-        rondo_fifo_recv(run, transfers, end);
+        rondo_fifo_recv(head, run, transfers, end);
     else
-        rondo_fifo_copy(run, transfers, end);
+        rondo_fifo_copy(head, run, transfers, end);
 }
 
 #endif

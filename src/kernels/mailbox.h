@@ -248,7 +248,7 @@ RONDO_FN struct rondo_line rondo_pull(struct rondo_run *run, unsigned peer, uint
 RONDO_FN char *rondo_token(const struct rondo_run *run, char *mailbox, unsigned slot)
 {
     const unsigned half = run->base != 0, peers = run->lane->ranks - 1;
-    return mailbox + run->lane->tokens_at +
+    return mailbox + rondo_mailbox_tokens_at(run->lane->half_lines, RONDO_LINE_BYTES) +
            (size_t)((half * RONDO_MAX_CHANNELS + rondo_block()) * peers + slot) * RONDO_LINE_BYTES;
 }
 

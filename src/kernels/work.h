@@ -77,10 +77,14 @@ struct rondo_lane_args {
     uint64_t timeout_ns;            /* longest wait for a peer; 0: for ever */
     uint32_t half_lines;            /* lines of one half of the mailbox */
     uint16_t rank, ranks;
-    uint32_t *positions;                      /* own, device memory: rondo_fifo_position */
-    uint64_t tokens_at, fifos_at, credits_at; /* bytes from the mailbox's beginning, the same on all ranks */
-    uint32_t fifo_lines;                      /* of one FIFO: a power of two */
-    uint32_t fifo_channels;                   /* FIFOs of a direction between two ranks */
+};
+
+/* The same for its FIFOs; only launches that may have transfers carry it. */
+struct rondo_fifo_args {
+    uint32_t *positions;           /* own, device memory: rondo_fifo_position */
+    uint64_t fifos_at, credits_at; /* bytes from the mailbox's beginning, the same on all ranks */
+    uint32_t lines;                /* of one FIFO: a power of two */
+    uint32_t channels;             /* FIFOs of a direction between two ranks */
 };
 
 /* One task's share of a launch. A work's lines in the mailbox are `line0 + slot * step_lines + i`, where a slot is one
@@ -138,6 +142,7 @@ struct rondo_single_args {
  * lie behind the head, at these distances from its beginning. */
 struct rondo_batch_head {
     struct rondo_lane_args lane;
+    struct rondo_fifo_args fifos;
     uint32_t steps; /* of the works, by which the epoch advances: 1 unless there is only one work, 0 if there is none */
     uint16_t exchange_blocks;
     uint16_t works_at, transfers_at, ends_at;
