@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { MOST_ITEMS = 24, COMMS = 2, STREAMS = 2 };
 
@@ -100,8 +101,11 @@ static int run_captured(struct group *group, struct rig *rig, const struct place
 
 static void report(const struct group *group, const struct rig *rig, uint64_t seed)
 {
-    fprintf(stderr, "RONDO_TEST_SEED=%llu fails with %d ranks, %u replays\n", (unsigned long long)seed, rig->ranks,
-            group->replays);
+    rondoResult_t error = rondoSuccess;
+    usleep(100000); /* what befell the comm has become known by then */
+    rondoCommGetAsyncError(rig->comm, &error);
+    fprintf(stderr, "RONDO_TEST_SEED=%llu fails with %d ranks, %u replays, async error %d (%s)\n",
+            (unsigned long long)seed, rig->ranks, group->replays, (int)error, rondoGetLastError(NULL));
     for (unsigned i = 0; i < group->count && rig->rank == 0; i++) {
         char text[160];
         item_describe(&group->items[i], text, sizeof text);

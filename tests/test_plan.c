@@ -44,7 +44,7 @@ static void plan_next(const struct rondo_limits *limits, const struct rondo_task
 static struct rondo_work *work_of(struct rondo_plan_launch *launch, unsigned w)
 {
     struct rondo_batch_head *head = &launch->args.batch.head;
-    if (launch->kernel < RONDO_KERNEL_TRANSFERS)
+    if (launch->kernel < RONDO_KERNEL_GROUPS)
         return &launch->args.single.work;
     return (struct rondo_work *)((char *)head + head->works_at) + w;
 }
@@ -102,7 +102,7 @@ Test(plan, puts_a_group_of_small_ops_into_one_launch)
     plan_next(&limits, tasks, 32, &launch);
     cr_assert_eq(launch.works, 32);
     cr_assert_eq(launch.steps, 1);
-    cr_assert_eq(launch.kernel, RONDO_KERNEL_BATCH);
+    cr_assert_eq(launch.kernel, RONDO_KERNEL_all_reduce_group_F32_SUM);
 }
 
 Test(plan, lays_the_works_of_a_batch_side_by_side)

@@ -161,6 +161,18 @@ RONDO_FN void rondo_single_body(enum rondo_collective collective, enum rondo_alg
         rondo_single_steps(any, collective, algo, dtype, op, element, args);
 }
 
+/* Works of one kind, a line to a thread. The plan makes such launches for these numbers of ranks only. */
+RONDO_FN void rondo_group_body(enum rondo_collective collective, enum rondo_dtype dtype, enum rondo_redop op,
+                               const struct rondo_batch_head *head)
+{
+    if (head->lane.ranks == 2)
+        rondo_lean_group(collective, dtype, op, 2, head);
+    else if (head->lane.ranks == 4)
+        rondo_lean_group(collective, dtype, op, 4, head);
+    else
+        rondo_lean_group(collective, dtype, op, 8, head);
+}
+
 /* ---- transfers alone ---- */
 
 RONDO_FN const struct rondo_end *rondo_batch_ends(const struct rondo_batch_head *head)

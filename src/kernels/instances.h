@@ -40,6 +40,12 @@
 #define RONDO_SINGLES_1(X) RONDO_SINGLES_OF(X, F16)
 #define RONDO_SINGLES_2(X) RONDO_SINGLES_OF(X, BF16)
 
+/* Groups of such works in which each thread has one line. */
+#define RONDO_GROUPS_OF(X, DTYPE) X(all_reduce_group_##DTYPE##_SUM, ALL_REDUCE, ONE_SHOT, DTYPE, SUM)
+#define RONDO_GROUPS_0(X)         RONDO_GROUPS_OF(X, F32)
+#define RONDO_GROUPS_1(X)         RONDO_GROUPS_OF(X, F16)
+#define RONDO_GROUPS_2(X)         RONDO_GROUPS_OF(X, BF16)
+
 /* The same for works that only move data; their type does not matter. */
 #define RONDO_MOVES(X)                                 \
     X(all_gather, ALL_GATHER, ONE_SHOT, U8, SUM)       \
@@ -54,7 +60,9 @@ enum {
 
 enum rondo_kernel_number {
 #define X(name, COLLECTIVE, ALGO, DTYPE, OP) RONDO_KERNEL_##name,
-    RONDO_SINGLES_0(X) RONDO_SINGLES_1(X) RONDO_SINGLES_2(X) RONDO_MOVES(X)
+    RONDO_SINGLES_0(X) RONDO_SINGLES_1(X) RONDO_SINGLES_2(X) RONDO_MOVES(X) RONDO_KERNEL_GROUPS,
+    RONDO_KERNEL_BEFORE_GROUPS = RONDO_KERNEL_GROUPS - 1,
+    RONDO_GROUPS_0(X) RONDO_GROUPS_1(X) RONDO_GROUPS_2(X)
 #undef X
         RONDO_KERNEL_TRANSFERS, /* sends and receives alone: rondo_batch_args */
     RONDO_KERNEL_BATCH,         /* anything: rondo_batch_args */
@@ -64,6 +72,9 @@ enum rondo_kernel_number {
 
 /* The kernel of one work of this kind, RONDO_KERNEL_BATCH if there is none of its own. */
 unsigned rondo_kernel_single(unsigned collective, unsigned algo, unsigned dtype, unsigned redop);
+
+/* The kernel of a group of works of this kind, RONDO_KERNEL_BATCH if there is none. */
+unsigned rondo_kernel_group(unsigned collective, unsigned algo, unsigned dtype, unsigned redop);
 
 /* The kernel's name, as profilers show it. */
 const char *rondo_kernel_name(unsigned number);

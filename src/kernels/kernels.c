@@ -14,6 +14,15 @@
 RONDO_SINGLES_0(SINGLE)
 RONDO_SINGLES_1(SINGLE)
 RONDO_SINGLES_2(SINGLE)
+
+#define GROUP(name, COLLECTIVE, ALGO, DTYPE, OP)                               \
+    RONDO_KERNEL name(const void *args)                                        \
+    {                                                                          \
+        rondo_group_body(RONDO_##COLLECTIVE, RONDO_##DTYPE, RONDO_##OP, args); \
+    }
+RONDO_GROUPS_0(GROUP)
+RONDO_GROUPS_1(GROUP)
+RONDO_GROUPS_2(GROUP)
 RONDO_MOVES(SINGLE)
 
 RONDO_KERNEL transfers(const void *args)
@@ -28,8 +37,8 @@ RONDO_KERNEL batch(const void *args)
 
 void (*const rondo_host_kernels[])(const void *args) = {
 #define ENTRY(name, COLLECTIVE, ALGO, DTYPE, OP) [RONDO_KERNEL_##name] = name,
-    RONDO_SINGLES_0(ENTRY) RONDO_SINGLES_1(ENTRY) RONDO_SINGLES_2(ENTRY)
-        RONDO_MOVES(ENTRY)[RONDO_KERNEL_TRANSFERS] = transfers,
+    RONDO_SINGLES_0(ENTRY) RONDO_SINGLES_1(ENTRY) RONDO_SINGLES_2(ENTRY) RONDO_GROUPS_0(ENTRY) RONDO_GROUPS_1(ENTRY)
+        RONDO_GROUPS_2(ENTRY) RONDO_MOVES(ENTRY)[RONDO_KERNEL_TRANSFERS] = transfers,
     [RONDO_KERNEL_BATCH] = batch,
     [RONDO_KERNEL_LARGE] = batch,
 };

@@ -10,12 +10,21 @@
                           &args);                                                                                 \
     }
 
+#define GROUP(name, COLLECTIVE, ALGO, DTYPE, OP)                                     \
+    RONDO_KERNEL rondo_##name(RONDO_ARGS(struct rondo_batch_args) args)              \
+    {                                                                                \
+        rondo_group_body(RONDO_##COLLECTIVE, RONDO_##DTYPE, RONDO_##OP, &args.head); \
+    }
+
 #if RONDO_UNIT == 0
 RONDO_SINGLES_0(SINGLE)
+RONDO_GROUPS_0(GROUP)
 #elif RONDO_UNIT == 1
 RONDO_SINGLES_1(SINGLE)
+RONDO_GROUPS_1(GROUP)
 #elif RONDO_UNIT == 2
 RONDO_SINGLES_2(SINGLE)
+RONDO_GROUPS_2(GROUP)
 #elif RONDO_UNIT == 3
 RONDO_MOVES(SINGLE)
 RONDO_KERNEL rondo_transfers(RONDO_ARGS(struct rondo_batch_args) args)

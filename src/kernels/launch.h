@@ -24,7 +24,7 @@ RONDO_FN struct rondo_run rondo_launch_begin(const struct rondo_lane_args *lane,
     run.work = work;
     run.base = 0;
     run.epoch = words[0];
-    run.overlapped = words[1] != 0;
+    run.overlapped = words[1] != 0 && rondo_block() < RONDO_MAX_CHANNELS; /* else the mark is another block's */
     run.dead = words[2] != 0;
     return run;
 }

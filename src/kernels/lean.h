@@ -13,21 +13,20 @@ struct rondo_lean_places {
     char *from[RONDO_ARG_PEERS]; /* [r]: of rank r */
 };
 
-RONDO_FN struct rondo_lean_places rondo_lean_find(unsigned ranks, const struct rondo_single_args *args, uint32_t i,
-                                                  bool mine)
+/* `line0`: the work's, a constant where that is 0. */
+RONDO_FN struct rondo_lean_places rondo_lean_find(unsigned ranks, const struct rondo_lane_args *lane,
+                                                  const struct rondo_work *work, uint32_t line0, uint32_t i, bool mine)
 {
-    const struct rondo_lane_args *lane = &args->lane;
-    const struct rondo_work *work = &args->work;
     const unsigned me = lane->rank;
     struct rondo_lean_places places;
     RONDO_UNROLL
     for (unsigned d = 1; d < ranks; d++) {
         const unsigned peer = rondo_peer_after(me, d, ranks);
-        places.to[d] = rondo_mailbox_line(lane->peer[peer], rondo_slot(me, peer) * work->step_lines + i);
+        places.to[d] = rondo_mailbox_line(lane->peer[peer], line0 + rondo_slot(me, peer) * work->step_lines + i);
     }
     RONDO_UNROLL
     for (unsigned r = 0; r < ranks; r++)
-        places.from[r] = rondo_mailbox_line(lane->mailbox, rondo_slot(r, me) * work->step_lines + i);
+        places.from[r] = rondo_mailbox_line(lane->mailbox, line0 + rondo_slot(r, me) * work->step_lines + i);
     if (rondo_thread() == 0)
         rondo_prefetch(&lane->channels[rondo_block()]);
     if (rondo_thread() % 32 == 0 && mine) {
@@ -51,18 +50,15 @@ RONDO_FN void rondo_lean_push(const struct rondo_run *run, unsigned ranks, unsig
         rondo_line_store(to, line);
 }
 
-/* Everybody hears from everybody: all-reduce, reduce-scatter, all-gather, all-to-all. */
-RONDO_FN void rondo_lean_all(enum rondo_collective collective, enum rondo_dtype dtype, enum rondo_redop op,
-                             unsigned element, unsigned ranks, const struct rondo_single_args *args)
+/* Line i of a work in which everybody hears from everybody: all-reduce, reduce-scatter, all-gather, all-to-all. */
+RONDO_FN void rondo_lean_line(enum rondo_collective collective, enum rondo_dtype dtype, enum rondo_redop op,
+                              unsigned element, unsigned ranks, const struct rondo_lane_args *lane,
+                              const struct rondo_work *work, uint32_t line0, uint32_t i, bool mine)
 {
-    const struct rondo_lane_args *lane = &args->lane;
-    const struct rondo_work *work = &args->work;
     const struct rondo_how how = {ranks, 1, false};
     const unsigned me = lane->rank;
-    const uint32_t i = rondo_block() * rondo_threads() + rondo_thread();
-    const bool mine = i < (uint32_t)work->span;
     const bool parts = rondo_sends_parts(collective);
-    const struct rondo_lean_places places = rondo_lean_find(ranks, args, i, mine);
+    const struct rondo_lean_places places = rondo_lean_find(ranks, lane, work, line0, i, mine);
     struct rondo_line own, part[RONDO_ARG_PEERS], looked[RONDO_ARG_PEERS];
 
     struct rondo_run run = rondo_launch_begin(lane, work);
@@ -113,6 +109,29 @@ RONDO_FN void rondo_lean_all(enum rondo_collective collective, enum rondo_dtype 
     rondo_launch_end(&run, 1);
 }
 
+RONDO_FN void rondo_lean_all(enum rondo_collective collective, enum rondo_dtype dtype, enum rondo_redop op,
+                             unsigned element, unsigned ranks, const struct rondo_single_args *args)
+{
+    const uint32_t i = rondo_block() * rondo_threads() + rondo_thread();
+    rondo_lean_line(collective, dtype, op, element, ranks, &args->lane, &args->work, 0, i,
+                    i < (uint32_t)args->work.span);
+}
+
+/* A group of such works, all of the same kind: each thread looks for the work that its line is of. */
+RONDO_FN void rondo_lean_group(enum rondo_collective collective, enum rondo_dtype dtype, enum rondo_redop op,
+                               unsigned ranks, const struct rondo_batch_head *head)
+{
+    const struct rondo_work *work =
+        (const struct rondo_work *)((const char *)head + head->works_at) + head->first[rondo_block()];
+    const unsigned last = head->last[rondo_block()];
+    uint32_t i = (rondo_block() - work->channel0) * rondo_threads() + rondo_thread();
+    RONDO_ROLLED
+    for (unsigned w = head->first[rondo_block()]; w < last && i >= (uint32_t)work->span; w++)
+        i -= (uint32_t)work->span, work++;
+    rondo_lean_line(collective, dtype, op, rondo_dtype_bytes(dtype), ranks, &head->lane, work, work->line0, i,
+                    i < (uint32_t)work->span);
+}
+
 /* A broadcast: the root hears from the others by tokens only, and they from each other. */
 RONDO_FN void rondo_lean_broadcast(unsigned element, unsigned ranks, const struct rondo_single_args *args)
 {
@@ -122,7 +141,7 @@ RONDO_FN void rondo_lean_broadcast(unsigned element, unsigned ranks, const struc
     const unsigned me = lane->rank, root = work->root;
     const uint32_t i = rondo_block() * rondo_threads() + rondo_thread();
     const bool mine = i < (uint32_t)work->span;
-    const struct rondo_lean_places places = rondo_lean_find(ranks, args, i, mine);
+    const struct rondo_lean_places places = rondo_lean_find(ranks, lane, work, 0, i, mine);
     struct rondo_line line;
 
     struct rondo_run run = rondo_launch_begin(lane, work);

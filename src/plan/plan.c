@@ -256,6 +256,28 @@ static bool plan_single(const struct rondo_limits *limits, const struct rondo_ta
     return true;
 }
 
+/* The kernel for works that are all of one kind and give no thread more than a line. */
+static unsigned group_kernel(const struct rondo_group_plan *plan, const struct rondo_batch_head *head, size_t count,
+                             unsigned threads)
+{
+    const struct rondo_work *works = (const struct rondo_work *)((const char *)head + head->works_at);
+    const unsigned ranks = plan->limits->ranks;
+    uint64_t lines[RONDO_MAX_CHANNELS] = {0};
+    if (ranks != 2 && ranks != 4 && ranks != 8)
+        return RONDO_KERNEL_BATCH;
+    for (size_t i = 0; i < count; i++) {
+        const struct rondo_task *task = &plan->tasks[plan->tasks_done + i];
+        const struct rondo_work *work = &works[i];
+        if (task->collective == RONDO_BARRIER || task->scaling || work->collective != works->collective ||
+            work->algo != works->algo || work->dtype != works->dtype || work->redop != works->redop)
+            return RONDO_KERNEL_BATCH;
+        lines[work->channel0] += work->span;
+        if (work->channels > 1 ? work->span > (uint64_t)work->channels * threads : lines[work->channel0] > threads)
+            return RONDO_KERNEL_BATCH;
+    }
+    return rondo_kernel_group(works->collective, works->algo, works->dtype, works->redop);
+}
+
 static void plan_batch(struct rondo_group_plan *plan, size_t count, struct rondo_plan_launch *launch)
 {
     struct rondo_batch_head *head = &launch->args.batch.head;
@@ -279,8 +301,9 @@ static void plan_batch(struct rondo_group_plan *plan, size_t count, struct rondo
     launch->blocks = head->exchange_blocks + ends;
     launch->args_bytes = at;
     launch->kernel = at > sizeof launch->args.batch ? RONDO_KERNEL_LARGE
-                     : count                        ? RONDO_KERNEL_BATCH
-                                                    : RONDO_KERNEL_TRANSFERS;
+                     : !count                       ? RONDO_KERNEL_TRANSFERS
+                     : ends || count == 1           ? RONDO_KERNEL_BATCH
+                                                    : group_kernel(plan, head, count, launch->threads);
 }
 
 void rondo_plan_begin(struct rondo_group_plan *plan)
