@@ -1,9 +1,9 @@
 #include "support/rig.h"
 
-#include "bench/data.h"
-#include "bench/number.h"
 #include "common/arena.h"
 #include "device/anchor.h"
+#include "harness/data.h"
+#include "harness/number.h"
 
 #include <pthread.h>
 #include <stdint.h>

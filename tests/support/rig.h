@@ -69,7 +69,7 @@ int rig_barrier(struct rig *rig);
     } while (0)
 #define RIG_OK(call) RIG_CHECK((call) == rondoSuccess, "failed")
 
-/* Fills a send buffer with a rank's data, and counts the wrong elements of a result; see bench/data.h. */
+/* Fills a send buffer with a rank's data, and counts the wrong elements of a result; see harness/data.h. */
 void rig_input(const struct rig *rig, void *device, size_t count, rondoDataType_t type, rondoRedOp_t op);
 size_t rig_wrong(const struct rig *rig, const void *device, size_t count, rondoDataType_t type, rondoRedOp_t op);
 
