@@ -1,5 +1,6 @@
 /* Ranks that die, abort, leave or never come: a clear error in bounded time, and nothing left behind. */
 #include "common/clock.h"
+#include "support/draw.h"
 #include "support/rig.h"
 
 #include <criterion/criterion.h>
@@ -45,12 +46,12 @@ static int killed_in_replays(struct rig *rig)
         RIG_OK(rondoAllReduce(send, recv, COUNT, rondoFloat, rondoSum, rig->comm, rig->stream));
     struct machine_graph *graph = m->capture_end(rig->stream);
     const int victim = rig->ranks - 1;
-    unsigned seed = (unsigned)getppid();
-    const int replays = 3 + rand_r(&seed) % 40;
+    struct draw dice = {(uint64_t)getppid()};
+    const int replays = 3 + (int)draw_below(&dice, 40);
     for (int i = 0; i < replays; i++)
         m->graph_launch(graph, rig->stream);
     if (rig->rank == victim) {
-        usleep((useconds_t)(rand_r(&seed) % 3000));
+        usleep(draw_below(&dice, 3000));
         kill(getpid(), SIGKILL);
     }
     for (int i = 0; i < 20; i++)

@@ -1,5 +1,6 @@
 /* Captures and replays: beside eager ops, forked, many graphs, near the epochs' wrap, freed without a leak. */
 #include "comm/comm.h"
+#include "support/draw.h"
 #include "support/rig.h"
 
 #include <criterion/criterion.h>
@@ -106,23 +107,22 @@ static int soak(struct rig *rig)
     struct pair captured[GRAPHS][OPS], eager[EAGER];
     struct machine_graph *graphs[GRAPHS];
     struct CUstream_st *second = m->stream_create(MACHINE_STREAM_NONBLOCKING);
-    unsigned shared_seed = 11, own_seed = 100u + (unsigned)rig->rank;
+    struct draw shared = {11}, own = {100u + (unsigned)rig->rank};
     for (int g = 0; g < GRAPHS; g++) {
         for (int i = 0; i < OPS; i++)
-            pair_make(rig, &captured[g][i], (size_t)(1 + rand_r(&shared_seed) % 9000),
-                      (rondoDataType_t)((g + i) % rondoNumTypes));
+            pair_make(rig, &captured[g][i], 1 + draw_below(&shared, 9000), (rondoDataType_t)((g + i) % rondoNumTypes));
         m->capture_begin(rig->stream, MACHINE_CAPTURE_THREAD_LOCAL);
         for (int i = 0; i < OPS; i++)
             RIG_OK(reduce(rig, &captured[g][i], rig->stream));
         graphs[g] = m->capture_end(rig->stream);
     }
     for (int i = 0; i < EAGER; i++)
-        pair_make(rig, &eager[i], (size_t)(1 + rand_r(&shared_seed) % 9000), (rondoDataType_t)(i * 3 % rondoNumTypes));
+        pair_make(rig, &eager[i], 1 + draw_below(&shared, 9000), (rondoDataType_t)(i * 3 % rondoNumTypes));
     const int rounds = soak_rounds();
     for (int round = 0; round < rounds; round++) {
-        const int g = rand_r(&shared_seed) % GRAPHS, e = rand_r(&shared_seed) % EAGER;
-        const bool both = rand_r(&shared_seed) % 3 == 0, graph_first = rand_r(&own_seed) % 2;
-        if (rand_r(&own_seed) % 512 == 0)
+        const unsigned g = draw_below(&shared, GRAPHS), e = draw_below(&shared, EAGER);
+        const bool both = draw_below(&shared, 3) == 0, graph_first = draw_below(&own, 2);
+        if (draw_below(&own, 512) == 0)
             usleep(200);
         if (graph_first)
             m->graph_launch(graphs[g], rig->stream);
