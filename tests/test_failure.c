@@ -92,12 +92,12 @@ static int rondo_names_in(const char *folder)
 Test(failure, of_a_killed_rank_is_noticed_by_all_within_a_second, .timeout = 200)
 {
     const int ranks = rig_ranks(4);
-    if (!RIG_FORKS)
-        cr_skip_test("ranks are threads here");
     char *scratch = malloc(RIG_SCRATCH);
     for (int round = 0; round < 5; round++) {
-        rig_run(&(struct rig_options){.ranks = ranks, .keep_comm = true, .may_fail = true, .scratch_copy = scratch},
-                killed_in_replays);
+        rig_run(
+            &(struct rig_options){
+                .ranks = ranks, .keep_comm = true, .may_fail = true, .kills = true, .scratch_copy = scratch},
+            killed_in_replays);
         for (int r = 0; r < ranks - 1; r++)
             cr_assert_eq(scratch[r], '1', "rank %d came as far as %c", r, scratch[r] ? scratch[r] : '0');
     }
