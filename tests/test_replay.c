@@ -274,10 +274,6 @@ static int outlive(struct rig *rig)
     RIG_CHECK(byte == 0x77, "a replay after the comm's end wrote results");
     m->graph_destroy(graph);
     pair_free(rig, &pair);
-    for (int wait = 0; wait < 100 && rig->alone && rondo_anchor_count(); wait++) {
-        usleep(10000);
-        rondo_anchor_reap();
-    }
     return 0;
 }
 

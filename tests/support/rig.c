@@ -46,19 +46,24 @@ int rig_ranks(int wanted)
     return have && have < wanted ? have : wanted;
 }
 
-static int clean(struct rig *rig)
-{
-    if (!rig->alone)
-        return 0;
-    RIG_CHECK(rondo_arena_total_bytes() == 0, "%zu bytes left in arenas", rondo_arena_total_bytes());
-    rondo_anchor_reap();
-    RIG_CHECK(rondo_anchor_count() == 0, "%u anchors left", rondo_anchor_count());
-    return 0;
-}
-
 int rig_barrier(struct rig *rig)
 {
     return procs_barrier(rig->procs);
+}
+
+/* What ranks of this process leave behind, when all have ended their comms. */
+static int clean(struct rig *rig)
+{
+    if (!rig->alone && rig_barrier(rig) != 0)
+        return 0; /* another has failed */
+    RIG_CHECK(rondo_arena_total_bytes() == 0, "%zu bytes left in arenas", rondo_arena_total_bytes());
+    rondo_anchor_reap();
+    for (int wait = 0; wait < 100 && rondo_anchor_count(); wait++) {
+        usleep(10000); /* graphs are destroyed behind what runs, and CUDA calls destructors when it likes */
+        rondo_anchor_reap();
+    }
+    RIG_CHECK(rondo_anchor_count() == 0, "%u anchors left", rondo_anchor_count());
+    return 0;
 }
 
 static int ranks_per_process(const struct rig_options *options)
