@@ -1,5 +1,7 @@
 #include "procs.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -10,14 +12,22 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { POLL_US = 2000, SHARED_ALIGNMENT = 4096 };
 
-/* What all processes share. */
+/* The first argument of a program that is executed to run ranks. */
+static char resume_word[] = "--procs-resume";
+
+/* What all processes share. What the user shares follows, SHARED_OFFSET bytes behind its start. */
 struct common {
+    struct procs_options options; /* this and the next three: constant when the first process starts */
+    pid_t supervisor;
+    uintptr_t function;    /* packed */
+    size_t argument;       /* bytes from the common's start, 0: NULL */
     atomic_int arrived;    /* ranks that are in the barrier */
     atomic_int generation; /* barriers that are complete */
     atomic_int failures;   /* ranks that failed so far; read by the supervisor and every waiter */
@@ -28,12 +38,14 @@ struct common {
     struct procs_outcome outcomes[PROCS_MAX_RANKS];
 };
 
-/* Copied by fork; only the supervisor's changes after that. */
+enum { SHARED_OFFSET = (sizeof(struct common) + SHARED_ALIGNMENT - 1) / SHARED_ALIGNMENT * SHARED_ALIGNMENT };
+
+/* Copied by fork, or made anew by the program that is executed; only the supervisor's changes after that. */
 struct procs {
     struct procs_options options;
     struct common *common;
-    void *shared;
     size_t mapped;
+    int memory; /* with `exec`, until the processes have started: a memfd. Else -1 */
     int nprocesses;
     int spins; /* before a waiter yields */
     pid_t pids[PROCS_MAX_RANKS];
@@ -54,6 +66,32 @@ static uint64_t now_ms(void)
     return (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
 }
 
+static int map(struct procs *procs)
+{
+    int flags = procs->memory < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED;
+    void *memory = mmap(NULL, procs->mapped, PROT_READ | PROT_WRITE, flags, procs->memory, 0);
+    if (memory == MAP_FAILED)
+        return -1;
+    procs->common = memory;
+    return 0;
+}
+
+/* What follows from the options. */
+static void set_up(struct procs *procs)
+{
+    int per = procs->options.ranks_per_process;
+    procs->nprocesses = (procs->options.nranks + per - 1) / per;
+    /* Spinning helps only while every rank has a CPU to spin on. */
+    procs->spins = procs->options.nranks <= sysconf(_SC_NPROCESSORS_ONLN) ? 4000 : 0;
+}
+
+static void close_memory(struct procs *procs)
+{
+    if (procs->memory >= 0)
+        close(procs->memory);
+    procs->memory = -1;
+}
+
 struct procs *procs_create(const struct procs_options *options)
 {
     struct procs *procs = calloc(1, sizeof *procs);
@@ -66,19 +104,16 @@ struct procs *procs_create(const struct procs_options *options)
         procs->options.ranks_per_process = 1;
     if (procs->options.grace_ms == 0)
         procs->options.grace_ms = 2000;
-    int per = procs->options.ranks_per_process;
-    procs->nprocesses = (options->nranks + per - 1) / per;
-    /* Spinning helps only while every rank has a CPU to spin on. */
-    procs->spins = options->nranks <= sysconf(_SC_NPROCESSORS_ONLN) ? 4000 : 0;
-    size_t head = (sizeof *procs->common + SHARED_ALIGNMENT - 1) / SHARED_ALIGNMENT * SHARED_ALIGNMENT;
-    procs->mapped = head + options->shared_bytes;
-    void *memory = mmap(NULL, procs->mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
+    procs->mapped = SHARED_OFFSET + options->shared_bytes;
+    procs->memory = options->exec ? memfd_create("procs", MFD_CLOEXEC) : -1;
+    if ((options->exec && (procs->memory < 0 || ftruncate(procs->memory, (off_t)procs->mapped) != 0)) ||
+        map(procs) != 0) {
+        close_memory(procs);
         free(procs);
         return NULL;
     }
-    procs->common = memory;
-    procs->shared = (char *)memory + head;
+    procs->common->options = procs->options;
+    set_up(procs);
     return procs;
 }
 
@@ -86,18 +121,29 @@ void procs_destroy(struct procs *procs)
 {
     if (!procs)
         return;
+    close_memory(procs);
     munmap(procs->common, procs->mapped);
     free(procs);
 }
 
 void *procs_shared(const struct procs *procs)
 {
-    return procs->shared;
+    return (char *)procs->common + SHARED_OFFSET;
 }
 
 int procs_nranks(const struct procs *procs)
 {
     return procs->options.nranks;
+}
+
+uintptr_t procs_pack(uintptr_t address)
+{
+    return address - (uintptr_t)procs_run;
+}
+
+uintptr_t procs_unpack(uintptr_t packed)
+{
+    return packed + (uintptr_t)procs_run;
 }
 
 /* ---- a rank's process ---- */
@@ -115,11 +161,8 @@ static void *run_rank(void *pointer)
     return NULL;
 }
 
-static _Noreturn void run_process(struct procs *procs, int process, pid_t supervisor)
+static void run_ranks(struct procs *procs, int process)
 {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != supervisor)
-        _exit(1);
     int first = process * procs->options.ranks_per_process;
     int last = first + procs->options.ranks_per_process;
     if (last > procs->options.nranks)
@@ -134,21 +177,67 @@ static _Noreturn void run_process(struct procs *procs, int process, pid_t superv
         run_rank(&threads[first]);
     for (int rank = first; last - first > 1 && rank < last; rank++)
         pthread_join(threads[rank].id, NULL);
-    /* Not exit: what the parent registered with atexit is not ours to run. */
     fflush(NULL);
-    _exit(0);
+}
+
+/* Between fork and exec, where only what is safe in signal handlers is: other threads may have held any lock. */
+static _Noreturn void execute(const struct procs *procs, char *const argv[])
+{
+    /* Before Linux 5.11 this fails, and descriptors without CLOEXEC come along, as with a fork. */
+    close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
+    fcntl(procs->memory, F_SETFD, 0);
+    execv("/proc/self/exe", argv);
+    _exit(127);
+}
+
+void procs_resume(int argc, char **argv)
+{
+    struct procs procs = {.memory = -1};
+    struct stat status;
+    if (argc != 4 || strcmp(argv[1], resume_word) != 0)
+        return;
+    procs.memory = atoi(argv[2]);
+    if (fstat(procs.memory, &status) != 0 || (procs.mapped = (size_t)status.st_size, map(&procs)) != 0) {
+        fprintf(stderr, "%s: no shared memory: %s\n", argv[0], strerror(errno));
+        _exit(1);
+    }
+    close_memory(&procs);
+    procs.options = procs.common->options;
+    procs.function = (procs_function)procs_unpack(procs.common->function);
+    if (procs.common->argument)
+        procs.argument = (char *)procs.common + procs.common->argument;
+    set_up(&procs);
+    run_ranks(&procs, atoi(argv[3]));
+    exit(0);
+}
+
+static _Noreturn void run_process(struct procs *procs, int process, char *const argv[])
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* outlives exec */
+    if (getppid() != procs->common->supervisor)
+        _exit(1);
+    if (procs->options.exec)
+        execute(procs, argv);
+    run_ranks(procs, process);
+    _exit(0); /* not exit: what the parent registered with atexit is not ours to run */
 }
 
 /* ---- the supervisor ---- */
 
-/* Records how a process ended for those of its ranks that did not return. */
+/* Records how a process ended for those of its ranks that did not return. If all returned 0, and it ended badly even
+ * so (a sanitizer may have its say at the end), for all of them. */
 static void record(struct procs *procs, int process, int status, enum procs_end stopped)
 {
     struct common *common = procs->common;
-    int per = procs->options.ranks_per_process;
-    for (int rank = process * per; rank < (process + 1) * per && rank < procs->options.nranks; rank++) {
+    int first = process * procs->options.ranks_per_process;
+    int end = first + procs->options.ranks_per_process;
+    end = end < procs->options.nranks ? end : procs->options.nranks;
+    int bad_end = status != 0 && stopped == PROCS_RETURNED;
+    for (int rank = first; rank < end; rank++)
+        bad_end = bad_end && atomic_load(&common->returned[rank]) && common->value[rank] == 0;
+    for (int rank = first; rank < end; rank++) {
         struct procs_outcome *outcome = &common->outcomes[rank];
-        if (atomic_load(&common->returned[rank])) {
+        if (atomic_load(&common->returned[rank]) && !bad_end) {
             outcome->end = PROCS_RETURNED;
             outcome->value = common->value[rank];
             continue;
@@ -219,20 +308,36 @@ static void supervise(struct procs *procs)
     }
 }
 
-int procs_run(struct procs *procs, procs_function function, void *argument, struct procs_outcome *outcomes)
+void procs_start(struct procs *procs, procs_function function, void *argument)
 {
+    struct common *common = procs->common;
     procs->function = function;
     procs->argument = argument;
-    pid_t supervisor = getpid();
+    common->supervisor = getpid();
+    common->function = procs_pack((uintptr_t)function);
+    common->argument = argument ? (size_t)((char *)argument - (char *)common) : 0;
+    if (procs->options.exec && common->argument >= procs->mapped) {
+        fprintf(stderr, "procs: the argument is not in shared memory\n");
+        abort();
+    }
     fflush(NULL);
     for (int process = 0; process < procs->nprocesses; process++) {
+        char memory_text[16], process_text[16];
+        snprintf(memory_text, sizeof memory_text, "%d", procs->memory);
+        snprintf(process_text, sizeof process_text, "%d", process);
+        char *argv[] = {program_invocation_name, resume_word, memory_text, process_text, NULL};
         pid_t pid = fork();
         if (pid == 0)
-            run_process(procs, process, supervisor);
+            run_process(procs, process, argv);
         procs->pids[process] = pid;
         if (pid < 0)
             record(procs, process, 1 << 8, PROCS_RETURNED); /* as if it had exited with 1 */
     }
+    close_memory(procs);
+}
+
+int procs_finish(struct procs *procs, struct procs_outcome *outcomes)
+{
     supervise(procs);
     int failures = 0;
     for (int rank = 0; rank < procs->options.nranks; rank++) {
@@ -242,6 +347,12 @@ int procs_run(struct procs *procs, procs_function function, void *argument, stru
             outcomes[rank] = *outcome;
     }
     return failures;
+}
+
+int procs_run(struct procs *procs, procs_function function, void *argument, struct procs_outcome *outcomes)
+{
+    procs_start(procs, function, argument);
+    return procs_finish(procs, outcomes);
 }
 
 void procs_describe(const struct procs_outcome *outcome, char *text, size_t room)
@@ -302,6 +413,9 @@ int procs_barrier(struct procs *procs)
         pause_for(procs, turn);
         turn += turn < INT32_MAX;
     }
+    /* For ThreadSanitizer: if the last to come was in another process, it has not seen what made the barrier complete.
+     * But it has seen this process's ranks arrive, and knows with this load that all of them did so before. */
+    atomic_load(&common->arrived);
     return 0;
 }
 

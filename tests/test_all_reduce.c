@@ -1,5 +1,6 @@
 /* All-reduce as its users call it, on whichever device there is: results, captures, replays, groups. */
 #include "kernels/work.h"
+#include "support/draw.h"
 #include "support/rig.h"
 
 #include <criterion/criterion.h>
@@ -154,9 +155,9 @@ static int random_floats(struct rig *rig)
 {
     enum { COUNT = 3001 };
     float *values = malloc(COUNT * sizeof *values);
-    unsigned seed = 7u + (unsigned)rig->rank;
+    struct draw dice = {7u + (unsigned)rig->rank};
     for (int i = 0; i < COUNT; i++)
-        values[i] = (float)rand_r(&seed) * (i % 2 ? 1e-9f : -3e-3f);
+        values[i] = (float)draw_below(&dice, 1u << 31) * (i % 2 ? 1e-9f : -3e-3f);
     float *send = rig->machine->alloc(COUNT * sizeof *values), *recv = rig->machine->alloc(COUNT * sizeof *values);
     rig->machine->upload(send, values, COUNT * sizeof *values);
     RIG_OK(rondoAllReduce(send, recv, COUNT, rondoFloat, rondoSum, rig->comm, rig->stream));

@@ -1,6 +1,6 @@
 /* What rondo-perf takes for right and for wrong. */
-#include "bench/data.h"
-#include "bench/number.h"
+#include "harness/data.h"
+#include "harness/number.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

@@ -3,6 +3,7 @@
 
 #include "kernels/instances.h"
 #include "plan/choose.h"
+#include "support/draw.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -107,17 +108,18 @@ Test(plan, puts_a_group_of_small_ops_into_one_launch)
 
 Test(plan, lays_the_works_of_a_batch_side_by_side)
 {
-    unsigned seed = 5;
+    struct draw dice = {5};
     for (int round = 0; round < 2000; round++) {
-        struct rondo_limits limits = gpu_limits(2 + (unsigned)rand_r(&seed) % 7);
+        struct rondo_limits limits = gpu_limits(2 + draw_below(&dice, 7));
         struct rondo_task tasks[100];
         struct rondo_plan_launch launch;
-        const size_t count = 2 + (size_t)rand_r(&seed) % 99;
-        limits.max_channels = 1 + (unsigned)rand_r(&seed) % 128;
-        limits.half_lines = 4096u << rand_r(&seed) % 7;
-        for (size_t i = 0; i < count; i++)
-            tasks[i] = task_of(1 + (size_t)rand_r(&seed) % (1u << rand_r(&seed) % 18),
-                               (unsigned)rand_r(&seed) % RONDO_DTYPE_COUNT);
+        const size_t count = 2 + draw_below(&dice, 99);
+        limits.max_channels = 1 + draw_below(&dice, 128);
+        limits.half_lines = 4096u << draw_below(&dice, 7);
+        for (size_t i = 0; i < count; i++) {
+            const size_t size = 1 + draw_below(&dice, 1u << draw_below(&dice, 18));
+            tasks[i] = task_of(size, draw_below(&dice, RONDO_DTYPE_COUNT));
+        }
         for (size_t done = 0; done < count; done += launch.works) {
             plan_next(&limits, tasks + done, count - done, &launch);
             cr_assert_gt(launch.works, 0);

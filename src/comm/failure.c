@@ -110,10 +110,11 @@ void rondo_comm_read_reports(struct rondoComm *comm)
     for (unsigned use = 0; use < RONDO_LANE_COUNT; use++) {
         const struct rondo_report *report = rondo_lane_report(comm->anchor, use);
         uint32_t kind = __atomic_load_n(&report->kind, __ATOMIC_ACQUIRE); /* rondo_give_up */
-        if (kind == RONDO_REPORT_NONE || comm->seen_reports & 1u << use)
+        if (kind == RONDO_REPORT_NONE || __atomic_load_n(&comm->seen_reports, __ATOMIC_ACQUIRE) & 1u << use)
             continue;
-        comm->seen_reports |= 1u << use;
         handle_report(comm, use, report);
+        /* Not before: who finds the bit set finds the failure noted. Two threads may handle one: the first counts. */
+        __atomic_fetch_or(&comm->seen_reports, 1u << use, __ATOMIC_RELEASE);
     }
 }
 

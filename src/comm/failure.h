@@ -15,7 +15,7 @@ __attribute__((format(printf, 3, 4))) void rondo_comm_failed(struct rondoComm *c
 /* The comm's failure, with its text as the calling thread's; rondoSuccess while there is none. */
 rondoResult_t rondo_comm_failure(struct rondoComm *comm);
 
-/* Handles what the kernels have reported since. Watch thread, or a thread that holds the comm for itself. */
+/* Handles what the kernels have reported since, or another thread does it at the same time: it is done afterwards. */
 void rondo_comm_read_reports(struct rondoComm *comm);
 
 #endif

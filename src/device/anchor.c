@@ -85,6 +85,14 @@ void rondo_anchor_reap(void)
     }
 }
 
+unsigned rondo_anchor_references(const struct rondo_anchor *anchor)
+{
+    pthread_mutex_lock(&lock);
+    unsigned n = anchor->references;
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
 unsigned rondo_anchor_count(void)
 {
     pthread_mutex_lock(&lock);

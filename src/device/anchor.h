@@ -34,4 +34,7 @@ void rondo_anchor_reap(void);
 /* Anchors that exist: tests assert 0 in the end. */
 unsigned rondo_anchor_count(void);
 
+/* References to one: tests look for what captures left. */
+unsigned rondo_anchor_references(const struct rondo_anchor *anchor);
+
 #endif

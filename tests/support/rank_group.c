@@ -3,14 +3,13 @@
 #include "comm/bootstrap.h"
 #include "common/clock.h"
 #include "common/result.h"
+#include "harness/procs.h"
 
 #include <dirent.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 struct runner {
@@ -36,6 +35,7 @@ static void *run_rank(void *argument)
 {
     struct runner *runner = argument;
     struct outcome *outcome = &runner->group->outcomes[runner->rank];
+    __atomic_add_fetch(&runner->group->ready, 1, __ATOMIC_RELEASE);
     group_await(&runner->group->go, 1);
     uint64_t start = rondo_now_ns();
     outcome->pid = getpid();
@@ -46,8 +46,10 @@ static void *run_rank(void *argument)
     return NULL;
 }
 
-static int start(struct runner *runners, struct group *group, rank_function function, int process)
+/* Starts the ranks of a process. */
+static int start(struct runner *runners, struct group *group, int process)
 {
+    const rank_function function = (rank_function)procs_unpack(group->function);
     int count = 0;
     for (int rank = 0; rank < group->nranks; rank++) {
         if (group_process(group->layout, rank) != process)
@@ -60,44 +62,65 @@ static int start(struct runner *runners, struct group *group, rank_function func
     return count;
 }
 
+static void join(struct runner *runners, int count)
+{
+    for (int i = 0; i < count; i++)
+        pthread_join(runners[i].thread, NULL);
+}
+
+/* What procs calls a rank is a process of the group, the calling one excepted. */
+static int run_process(struct procs *procs, int number, void *argument)
+{
+    struct runner runners[GROUP_RANKS];
+    (void)procs;
+    join(runners, start(runners, argument, number + 1));
+    return 0;
+}
+
+static int processes(enum layout layout, int nranks)
+{
+    int last = 0;
+    for (int rank = 0; rank < nranks; rank++)
+        last = group_process(layout, rank) > last ? group_process(layout, rank) : last;
+    return last;
+}
+
 struct group *group_run(int nranks, enum layout layout, rank_function function, void (*meanwhile)(struct group *group))
 {
-    struct group *group = mmap(NULL, sizeof(*group), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (group == MAP_FAILED)
+    const int others = processes(layout, nranks);
+    struct procs *procs = procs_create(&(struct procs_options){.nranks = others ? others : 1,
+                                                               .grace_ms = -1,
+                                                               .time_limit_ms = 60000,
+                                                               .shared_bytes = sizeof(struct group),
+                                                               .exec = others > 0});
+    if (!procs)
         abort();
+    struct group *group = procs_shared(procs);
+    group->procs = procs;
     group->nranks = nranks;
     group->layout = layout;
+    group->function = procs_pack((uintptr_t)function);
     for (int rank = 0; rank < nranks; rank++)
         group->outcomes[rank].result = -1;
-    struct runner runners[GROUP_RANKS];
-    pid_t children[GROUP_RANKS + 1] = {0};
-    for (int process = 1; process <= nranks; process++) {
-        children[process] = fork();
-        if (children[process] < 0)
-            abort();
-        if (children[process] > 0)
-            continue;
-        int count = start(runners, group, function, process);
-        for (int i = 0; i < count; i++)
-            pthread_join(runners[i].thread, NULL);
-        _exit(0);
-    }
+    if (others)
+        procs_start(procs, run_process, group);
     if (rondo_bootstrap_id(&group->id) != rondoSuccess)
         abort();
-    int count = start(runners, group, function, 0);
+    struct runner runners[GROUP_RANKS];
+    int count = start(runners, group, 0);
+    group_await(&group->ready, nranks);
     __atomic_store_n(&group->go, 1, __ATOMIC_RELEASE);
     if (meanwhile)
         meanwhile(group);
-    for (int i = 0; i < count; i++)
-        pthread_join(runners[i].thread, NULL);
-    for (int process = 1; process <= nranks; process++)
-        waitpid(children[process], NULL, 0);
+    join(runners, count);
+    if (others)
+        procs_finish(procs, NULL);
     return group;
 }
 
 void group_free(struct group *group)
 {
-    munmap(group, sizeof(*group));
+    procs_destroy(group->procs);
 }
 
 static int count_entries(const char *path)

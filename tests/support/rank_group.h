@@ -1,9 +1,11 @@
-/* Runs a function once per rank of a future comm, in threads, forked processes, or both, below the level of comms. */
+/* Runs a function once per rank of a future comm, in threads, processes, or both, below the level of comms. Processes
+ * other than the calling one execute the test program again (harness/procs.h). */
 #ifndef RONDO_TESTS_RANK_GROUP_H
 #define RONDO_TESTS_RANK_GROUP_H
 
 #include "rondo/rondo.h"
 
+#include <stdint.h>
 #include <sys/types.h>
 
 enum { GROUP_RANKS = 64, GROUP_SCRATCH_BYTES = 4096 };
@@ -13,6 +15,8 @@ enum layout {
     PROCESSES, /* one each */
     MIXED,     /* rank 0, 3, 6 … in the calling process, 1, 4, 7 … in a second, 2, 5, 8 … in a third */
 };
+
+struct procs;
 
 struct outcome {
     rondoResult_t result; /* -1: the rank did not end its function */
@@ -26,20 +30,22 @@ struct group {
     int nranks;
     enum layout layout;
     rondoUniqueId id;
-    int go; /* atomic: how far the test is, for the functions too (1 when they start) */
+    struct procs *procs; /* the calling process's own */
+    uintptr_t function;  /* packed */
+    int ready;           /* atomic: ranks that wait to start */
+    int go;              /* atomic: how far the test is, for the functions too (1 when they start) */
     struct outcome outcomes[GROUP_RANKS];
     _Alignas(16) unsigned char scratch[GROUP_SCRATCH_BYTES]; /* zero at first, for the functions */
 };
 
 typedef rondoResult_t (*rank_function)(struct group *group, int rank);
 
-/* Forks, makes an id, runs `function` for each rank and, if it is not NULL, `meanwhile` in the calling thread, and
- * waits for all. Processes are forked before the id is made, so that they start with one thread. Free with
- * group_free. */
+/* Makes an id, runs `function`, one of the test program's, for each rank and, if it is not NULL, `meanwhile` in the calling
+ * thread, and waits for all. Free with group_free. */
 struct group *group_run(int nranks, enum layout layout, rank_function function, void (*meanwhile)(struct group *group));
 void group_free(struct group *group);
 
-/* The process that runs a rank: 0 the calling one, else the number of a fork. */
+/* The process that runs a rank: 0 the calling one, else the number of another. */
 int group_process(enum layout layout, int rank);
 
 /* Waits until *word (atomic) is at least `value`, at most 10 s. */

@@ -1,11 +1,10 @@
 #include "support/rig.h"
 
-#include "bench/data.h"
-#include "bench/number.h"
 #include "common/arena.h"
 #include "device/anchor.h"
+#include "harness/data.h"
+#include "harness/number.h"
 
-#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,18 +12,13 @@
 #include <unistd.h>
 
 struct shared {
+    struct rig_options options;
+    uintptr_t body; /* packed */
     rondoUniqueId ids[RIG_IDS];
     char scratch[RIG_SCRATCH];
 };
 
-struct start {
-    const struct rig_options *options;
-    rig_body body;
-    struct shared *shared; /* where ranks are threads of the test: this and the barrier */
-    pthread_barrier_t *barrier;
-};
-
-/* GPUs of this machine, told without CUDA: ranks are forked, and CUDA does not survive a fork. */
+/* GPUs of this machine, told without CUDA: a process that only starts ranks needs no context on them. */
 static int gpus(void)
 {
     int count = 0;
@@ -52,32 +46,43 @@ int rig_ranks(int wanted)
     return have && have < wanted ? have : wanted;
 }
 
+int rig_barrier(struct rig *rig)
+{
+    return procs_barrier(rig->procs);
+}
+
+/* What ranks of this process leave behind, when all have ended their comms. */
 static int clean(struct rig *rig)
 {
-    if (!rig->alone)
-        return 0;
+    if (!rig->alone && rig_barrier(rig) != 0)
+        return 0; /* another has failed */
     RIG_CHECK(rondo_arena_total_bytes() == 0, "%zu bytes left in arenas", rondo_arena_total_bytes());
     rondo_anchor_reap();
+    for (int wait = 0; wait < 100 && rondo_anchor_count(); wait++) {
+        usleep(10000); /* graphs are destroyed behind what runs, and CUDA calls destructors when it likes */
+        rondo_anchor_reap();
+    }
     RIG_CHECK(rondo_anchor_count() == 0, "%u anchors left", rondo_anchor_count());
     return 0;
 }
 
-int rig_barrier(struct rig *rig)
+static int ranks_per_process(const struct rig_options *options)
 {
-    if (rig->procs)
-        return procs_barrier(rig->procs);
-    pthread_barrier_wait(rig->barrier);
-    return 0;
+#ifdef __SANITIZE_THREAD__
+    const bool together = options->layout == RIG_THREADS || (options->layout == RIG_PROCESSES && !options->kills);
+#else
+    const bool together = options->layout == RIG_THREADS;
+#endif
+    return together ? options->ranks : options->layout == RIG_PAIRS ? 2 : 1;
 }
 
 static int start(struct procs *procs, int rank, void *argument)
 {
-    const struct start *s = argument;
-    struct shared *shared = procs ? procs_shared(procs) : s->shared;
-    struct rig rig_ = {.machine = machine_find(NULL), .procs = procs, .rank = rank, .ranks = s->options->ranks};
+    struct shared *shared = argument;
+    const struct rig_options *options = &shared->options;
+    struct rig rig_ = {.machine = machine_find(NULL), .procs = procs, .rank = rank, .ranks = options->ranks};
     struct rig *rig = &rig_;
-    rig->alone = procs && s->options->layout == RIG_PROCESSES;
-    rig->barrier = s->barrier;
+    rig->alone = ranks_per_process(options) == 1;
     rig->ids = shared->ids;
     rig->scratch = shared->scratch;
     if (rank == 0)
@@ -87,76 +92,40 @@ static int start(struct procs *procs, int rank, void *argument)
     rig->machine->set_device(rig_on_host() ? rank : rank % rig->machine->device_count());
     RIG_OK(rondoCommInitRank(&rig->comm, rig->ranks, rig->ids[0], rank));
     rig->stream = rig->machine->stream_create(MACHINE_STREAM_NONBLOCKING);
-    int failed = s->body(rig);
+    int failed = ((rig_body)procs_unpack(shared->body))(rig);
     if (failed)
         return failed;
-    if (!s->options->keep_comm)
+    if (!options->keep_comm)
         RIG_OK(rondoCommDestroy(rig->comm));
     rig->machine->stream_destroy(rig->stream);
-    return s->options->may_fail ? 0 : clean(rig);
-}
-
-struct thread {
-    const struct start *start;
-    pthread_t id;
-    int rank, failed;
-};
-
-static void *run_thread(void *argument)
-{
-    struct thread *thread = argument;
-    thread->failed = start(NULL, thread->rank, (void *)(uintptr_t)thread->start);
-    return NULL;
-}
-
-/* All ranks as threads of this process. */
-static int run_here(const struct rig_options *options, rig_body body)
-{
-    pthread_barrier_t barrier;
-    struct thread threads[PROCS_MAX_RANKS];
-    struct start s = {options, body, calloc(1, sizeof *s.shared), &barrier};
-    int failed = 0;
-    pthread_barrier_init(&barrier, NULL, (unsigned)options->ranks);
-    for (int r = 0; r < options->ranks; r++) {
-        threads[r] = (struct thread){.start = &s, .rank = r};
-        pthread_create(&threads[r].id, NULL, run_thread, &threads[r]);
-    }
-    for (int r = 0; r < options->ranks; r++) {
-        pthread_join(threads[r].id, NULL);
-        failed += threads[r].failed != 0;
-    }
-    if (options->scratch_copy)
-        memcpy(options->scratch_copy, s.shared->scratch, RIG_SCRATCH);
-    free(s.shared);
-    return failed;
+    return options->may_fail ? 0 : clean(rig);
 }
 
 int rig_run(const struct rig_options *options, rig_body body)
 {
-    if (!RIG_FORKS)
-        return run_here(options, body);
     const struct procs_options how = {
         .nranks = options->ranks,
-        .ranks_per_process = options->layout == RIG_PROCESSES ? 1
-                             : options->layout == RIG_PAIRS   ? 2
-                                                              : options->ranks,
+        .ranks_per_process = ranks_per_process(options),
         .time_limit_ms = 200000,
         .grace_ms = options->may_fail ? -1 : 2000,
         .shared_bytes = sizeof(struct shared),
+        .exec = 1, /* Criterion has threads, and CUDA may be in use */
     };
-    struct start s = {options, body, NULL, NULL};
     struct procs_outcome outcomes[PROCS_MAX_RANKS];
     struct procs *procs = procs_create(&how);
     if (!procs)
         return options->ranks;
-    int failed = procs_run(procs, start, &s, outcomes);
+    struct shared *shared = procs_shared(procs);
+    shared->options = *options;
+    shared->body = procs_pack((uintptr_t)body);
+    int failed = procs_run(procs, start, shared, outcomes);
     for (int r = 0; r < options->ranks && failed && !options->may_fail; r++) {
         char text[128];
         procs_describe(&outcomes[r], text, sizeof text);
         fprintf(stderr, "rank %d %s\n", r, text);
     }
     if (options->scratch_copy)
-        memcpy(options->scratch_copy, ((struct shared *)procs_shared(procs))->scratch, RIG_SCRATCH);
+        memcpy(options->scratch_copy, shared->scratch, RIG_SCRATCH);
     procs_destroy(procs);
     return failed;
 }

@@ -1,4 +1,5 @@
-/* A rank with a comm, a stream and buffers, on whichever device this machine has: what tests of whole ops start from. */
+/* A rank with a comm, a stream and buffers, on whichever device this machine has: what tests of whole ops start from.
+ * Ranks run in processes that execute the test program again, so they share with the test what is in scratch only. */
 #ifndef RONDO_TESTS_RIG_H
 #define RONDO_TESTS_RIG_H
 
@@ -12,9 +13,7 @@
 
 struct rig {
     const struct machine *machine;
-    struct procs
-        *procs; /* NULL where ranks are threads of the test itself: under ThreadSanitizer, which forbids forks */
-    void *barrier;
+    struct procs *procs;
     int rank, ranks;
     bool alone;         /* the only rank of its process */
     rondoUniqueId *ids; /* shared by all ranks; ids[0] was used for `comm` */
@@ -25,16 +24,18 @@ struct rig {
 
 enum { RIG_SCRATCH = 1 << 20, RIG_IDS = 8 };
 
-/* gcc's ThreadSanitizer ends processes that a multi-threaded one (Criterion's) forked. */
-#ifdef __SANITIZE_THREAD__
-enum { RIG_FORKS = 0 };
+/* Under sanitizers: tests of many rounds take fewer. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { RIG_SLOW = 1 };
 #else
-enum { RIG_FORKS = 1 };
+enum { RIG_SLOW = 0 };
 #endif
 
 /* 0: passed. */
 typedef int (*rig_body)(struct rig *rig);
 
+/* One process for each rank, for all, for two. ThreadSanitizer, which sees no race between processes, makes the first into
+ * the second, unless ranks kill themselves. */
 enum rig_layout { RIG_PROCESSES, RIG_THREADS, RIG_PAIRS };
 
 struct rig_options {
@@ -42,16 +43,17 @@ struct rig_options {
     enum rig_layout layout;
     bool keep_comm;     /* the body destroys or aborts it */
     bool may_fail;      /* ranks may end in any way: the body reports through scratch */
+    bool kills;         /* ranks end their processes */
     char *scratch_copy; /* RIG_SCRATCH bytes, or NULL: what was in scratch at the end */
 };
 
-/* Runs the body on all ranks. How many failed; 60 s at most. */
+/* Runs the body, a function of the test program, on all ranks. How many failed; 200 s at most. */
 int rig_run(const struct rig_options *options, rig_body body);
 
 /* The most ranks that tests should use on this machine, at most `wanted`. */
 int rig_ranks(int wanted);
 
-/* Whether tests run on the host device. Callable before the ranks fork, as machine_find is not. */
+/* Whether tests run on the host device. Unlike machine_find, it leaves CUDA alone. */
 bool rig_on_host(void);
 
 /* All ranks call it. 0: all have come; -1: one never will. */
@@ -69,7 +71,7 @@ int rig_barrier(struct rig *rig);
     } while (0)
 #define RIG_OK(call) RIG_CHECK((call) == rondoSuccess, "failed")
 
-/* Fills a send buffer with a rank's data, and counts the wrong elements of a result; see bench/data.h. */
+/* Fills a send buffer with a rank's data, and counts the wrong elements of a result; see harness/data.h. */
 void rig_input(const struct rig *rig, void *device, size_t count, rondoDataType_t type, rondoRedOp_t op);
 size_t rig_wrong(const struct rig *rig, const void *device, size_t count, rondoDataType_t type, rondoRedOp_t op);
 

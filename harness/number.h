@@ -1,6 +1,6 @@
 /* The data types: names, sizes, and conversion from and to double. */
-#ifndef RONDO_BENCH_NUMBER_H
-#define RONDO_BENCH_NUMBER_H
+#ifndef RONDO_HARNESS_NUMBER_H
+#define RONDO_HARNESS_NUMBER_H
 
 #include "rondo/rondo.h"
 

@@ -5,8 +5,8 @@
  * rounding. Averages of floats over a number of ranks that is no power of two are the exception, and have a
  * tolerance. The data repeat after a prime number of elements, so that results can be compared at the speed of
  * memory and data that went to a wrong place are noticed. */
-#ifndef RONDO_BENCH_DATA_H
-#define RONDO_BENCH_DATA_H
+#ifndef RONDO_HARNESS_DATA_H
+#define RONDO_HARNESS_DATA_H
 
 #include "rondo/rondo.h"
 
