@@ -1,7 +1,7 @@
 #include "support/item.h"
 
-#include "bench/data.h"
-#include "bench/number.h"
+#include "harness/data.h"
+#include "harness/number.h"
 
 #include <stdio.h>
 #include <stdlib.h>
