@@ -42,6 +42,13 @@ rondoResult_t rondo_bootstrap_id(rondoUniqueId *id)
     return rondoSuccess;
 }
 
+void rondo_bootstrap_forget(const rondoUniqueId *id)
+{
+    struct rondo_id read;
+    memcpy(&read, id, sizeof(read));
+    rondo_root_stop(&read);
+}
+
 static rondoResult_t no_answer(const struct errand *errand)
 {
     return rondo_fail(rondoTimeout, "timed out: rank %d got no answer from the root of the id at %s within %d ms",

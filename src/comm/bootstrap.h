@@ -25,6 +25,9 @@ struct rondo_bootstrap;
  * child it does not exist. rondoInvalidUsage: RONDO_SOCKET_IFNAME names no interface with an address. */
 rondoResult_t rondo_bootstrap_id(rondoUniqueId *id);
 
+/* Ends the id's root if it is in this process: nobody will join. */
+void rondo_bootstrap_forget(const rondoUniqueId *id);
+
 /* Joins. Blocks until all ranks have, or `timeout_ms` is over (rondoTimeout, naming the missing ranks where known),
  * or *cancel becomes non-zero (rondoInvalidUsage; set it with an atomic store; it may be NULL, else must outlive the
  * bootstrap). rondoInvalidArgument: not an id, or one whose root does not know it; a rank that is not of

@@ -10,6 +10,7 @@
 #include "common/log.h"
 #include "common/result.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -238,6 +239,27 @@ static rondoResult_t make(struct making *m, const struct rondo_comm_request *req
     return rondo_watch_add(comm->bootstrap, comm->rank, comm->ranks, &client, &comm->watch);
 }
 
+bool rondo_comm_cancel(struct rondoComm *comm)
+{
+    int making = RONDO_COMM_MAKING;
+    if (!__atomic_compare_exchange_n(&comm->state, &making, RONDO_COMM_CANCELLED, false, __ATOMIC_SEQ_CST,
+                                     __ATOMIC_SEQ_CST))
+        return false;
+    __atomic_store_n(&comm->cancelled, 1, __ATOMIC_SEQ_CST); /* rondo_wait_poll */
+    return true;
+}
+
+/* Peers that got further than this rank learn why it closes, instead of taking it for dead. */
+static void tell_failure(struct rondoComm *comm)
+{
+    char text[RONDO_WATCH_TEXT_BYTES];
+    snprintf(text, sizeof text, "%s", rondo_last_error());
+    if (comm->watch)
+        rondo_watch_tell(comm->watch, RONDO_WATCH_ABORTED, text);
+    else if (comm->bootstrap)
+        rondo_bootstrap_abort(comm->bootstrap, text);
+}
+
 rondoResult_t rondo_comm_create(const struct rondo_comm_request *request, struct rondoComm **out)
 {
     struct making m = {.started_ns = rondo_now_ns()};
@@ -249,16 +271,21 @@ rondoResult_t rondo_comm_create(const struct rondo_comm_request *request, struct
     comm->ranks = request->ranks;
     comm->config = request->config;
     comm->left_rank = -1;
+    __atomic_store_n(&comm->state, RONDO_COMM_MAKING, __ATOMIC_SEQ_CST);
+    __atomic_store_n(out, comm, __ATOMIC_SEQ_CST); /* who is to cancel it may read it from here on */
     RONDO_TRY_GOTO(result, failed, rondo_arena_create(&comm->arena));
     RONDO_TRY_GOTO(result, failed,
                    rondo_bootstrap_join(&request->id, request->rank, request->ranks, (int)rondo_env()->init_timeout_ms,
-                                        NULL, &comm->bootstrap));
+                                        &comm->cancelled, &comm->bootstrap));
     RONDO_TRY_GOTO(result, failed, make(&m, request));
     log_comm(&m);
-    __atomic_store_n(&comm->state, RONDO_COMM_ALIVE, __ATOMIC_RELEASE); /* rondo_comm_enter */
-    *out = comm;
-    return rondoSuccess;
+    int making = RONDO_COMM_MAKING;
+    if (__atomic_compare_exchange_n(&comm->state, &making, RONDO_COMM_ALIVE, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        return rondoSuccess;
+    result = rondo_fail(rondoInvalidUsage, "rank %d was aborted while it joined", comm->rank);
 failed:
+    __atomic_store_n(out, NULL, __ATOMIC_SEQ_CST);
+    tell_failure(comm);
     rondo_comm_free(comm);
     return result;
 }
