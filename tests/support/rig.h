@@ -40,6 +40,7 @@ enum rig_layout { RIG_PROCESSES, RIG_THREADS, RIG_PAIRS };
 struct rig_options {
     int ranks;
     enum rig_layout layout;
+    bool no_comm;       /* the body makes and destroys comms of its own */
     bool keep_comm;     /* the body destroys or aborts it */
     bool may_fail;      /* ranks may end in any way: the body reports through scratch */
     char *scratch_copy; /* RIG_SCRATCH bytes, or NULL: what was in scratch at the end */
@@ -68,6 +69,13 @@ int rig_barrier(struct rig *rig);
         }                                                                                      \
     } while (0)
 #define RIG_OK(call) RIG_CHECK((call) == rondoSuccess, "failed")
+
+/* The device for a rank, where its process sees them all. */
+int rig_device(const struct rig *rig, int rank);
+
+/* Whether comms work: `count` ranks that the calling thread has (comm, rank, ranks and stream of each are set) run an
+ * all-reduce, eagerly and captured, and look at the results. The other ranks do the same. 0: they do. */
+int rig_try(struct rig *rigs, int count);
 
 /* Fills a send buffer with a rank's data, and counts the wrong elements of a result; see bench/data.h. */
 void rig_input(const struct rig *rig, void *device, size_t count, rondoDataType_t type, rondoRedOp_t op);
