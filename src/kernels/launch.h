@@ -17,14 +17,19 @@ RONDO_FN struct rondo_run rondo_launch_begin(const struct rondo_lane_args *lane,
     struct rondo_channel *channel = &lane->channels[rondo_block()];
     struct rondo_run run;
     uint32_t words[4];
+    bool overlapped = false;
     rondo_launch_early();
     rondo_launch_wait();
+    /* The host device marks at once, for nothing: there an overlap cannot be missed, and who tears a comm down never
+     * takes a launch for idle that was preempted before its mark. */
+    if (RONDO_PLACE_IS_FIXED)
+        overlapped = rondo_word_exchange(&channel->busy, rondo_place()) != 0;
     rondo_words_load(&channel->epoch, words);
     run.lane = lane;
     run.work = work;
     run.base = 0;
     run.epoch = words[0];
-    run.overlapped = words[1] != 0;
+    run.overlapped = RONDO_PLACE_IS_FIXED ? overlapped : words[1] != 0;
     run.dead = words[2] != 0;
     return run;
 }
