@@ -170,6 +170,26 @@ RONDO_FN void rondo_one_shot_reduce(struct rondo_how how, enum rondo_dtype dtype
     }
 }
 
+/* Proof for the reuse of a half across the end of a launch (mailbox.h): in the last of several steps a thread may have no
+ * line, and would hear from nobody that the step before was taken. It exchanges an empty-handed line in its place. */
+RONDO_FN void rondo_one_shot_close(struct rondo_run *run, uint32_t step)
+{
+    const struct rondo_how any = {0, 1};
+    const struct rondo_work *work = run->work;
+    const struct rondo_share share = rondo_share_of_step(work, step);
+    const unsigned me = run->lane->rank, ranks = run->lane->ranks;
+    if (share.first < share.end)
+        return;
+    const uint32_t at = work->line0 + (uint32_t)(share.first - share.base);
+    const struct rondo_line nothing = {{0}};
+    rondo_push_to_all(any, run, at, nothing);
+    RONDO_ROLLED
+    for (unsigned r = 0; r < ranks; r++)
+        if (r != me)
+            rondo_pull(run, r, at + rondo_slot(r, me) * work->step_lines,
+                       rondo_look(run, at + rondo_slot(r, me) * work->step_lines));
+}
+
 /* ---- two-shot: shard p, lines p * span … of the payload, is reduced by rank p ---- */
 
 /* Whether line i of shard p exists: the last shards may be short. */
@@ -205,6 +225,28 @@ RONDO_FN void rondo_two_shot_push(struct rondo_how how, unsigned element, const 
             }
         }
     }
+}
+
+/* As rondo_one_shot_close, for the shards that lack the thread's first line of a step: their owners hear from this thread,
+ * and it from all if its own shard lacks the line. Between the step's push and its reduction. */
+RONDO_FN void rondo_two_shot_close(struct rondo_run *run, uint32_t step)
+{
+    const struct rondo_work *work = run->work;
+    const struct rondo_share share = rondo_share_of_step(work, step);
+    const unsigned me = run->lane->rank, ranks = run->lane->ranks;
+    const uint32_t at = work->line0 + (uint32_t)(share.first - share.base);
+    const struct rondo_line nothing = {{0}};
+    RONDO_ROLLED
+    for (unsigned p = 0; p < ranks; p++)
+        if (p != me && (share.first >= share.end || !rondo_shard_has(work, p, share.first)))
+            rondo_push(run, ranks, p, at + rondo_slot(me, p) * work->step_lines, nothing);
+    if (share.first < share.end && rondo_shard_has(work, me, share.first))
+        return;
+    RONDO_ROLLED
+    for (unsigned r = 0; r < ranks; r++)
+        if (r != me)
+            rondo_pull(run, r, at + rondo_slot(r, me) * work->step_lines,
+                       rondo_look(run, at + rondo_slot(r, me) * work->step_lines));
 }
 
 /* First line of the slots for results: behind those for shards. */

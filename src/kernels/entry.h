@@ -5,7 +5,9 @@
 #include "kernels/all_reduce.h"
 #include "kernels/launch.h"
 
-/* All steps of one work. In two-shot the next step's shards are sent before this one's results are waited for. */
+/* All steps of one work. In two-shot the next step's shards are sent before this one's results are waited for, but for the
+ * second step (that the peers have begun this launch, and so ended the one before, shows only in what they sent in the
+ * first) and the last one (what is sent there shows that the step before was taken; the next launch counts on that). */
 RONDO_FN void rondo_all_reduce_steps(struct rondo_how how, enum rondo_algo algo, enum rondo_dtype dtype,
                                      enum rondo_redop op, struct rondo_run *run)
 {
@@ -24,11 +26,14 @@ RONDO_FN void rondo_all_reduce_steps(struct rondo_how how, enum rondo_algo algo,
                 return;
             rondo_one_shot_reduce(how, dtype, op, run, step);
         }
+        if (steps > 1 && !run->dead)
+            rondo_one_shot_close(run, steps - 1);
         return;
     }
     RONDO_ROLLED
     for (uint32_t step = 0; step <= steps; step++) {
-        if (step < steps) {
+        const bool ahead = step == 0 || (step > 1 && step + 1 < steps);
+        if (ahead) {
             rondo_run_step(run, step);
             rondo_two_shot_push(how, element, run, step);
         }
@@ -39,8 +44,17 @@ RONDO_FN void rondo_all_reduce_steps(struct rondo_how how, enum rondo_algo algo,
         if (run->dead)
             return;
         rondo_run_step(run, step - 1);
+        if (step == steps && steps > 1)
+            rondo_two_shot_close(run, steps - 1);
         rondo_two_shot_reduce(how, dtype, op, steps > 1, run, step - 1);
         rondo_two_shot_gather(how, element, run, step - 1);
+        if (!ahead && step < steps) {
+            if (run->dead)
+                return;
+            rondo_fence(); /* what was taken is empty before the peers hear of it */
+            rondo_run_step(run, step);
+            rondo_two_shot_push(how, element, run, step);
+        }
     }
 }
 
