@@ -41,7 +41,7 @@ rondoResult_t rondo_bootstrap_join(const rondoUniqueId *id, int rank, int nranks
 /* Every rank gives `bytes` and gets everyone's, in rank order; `mine` may be its place in `all`. rondoRemoteError: a
  * rank died, left or failed (named, with its reason where it gave one); rondoTimeout, naming the ranks that are
  * behind; rondoInternalError: ranks call different exchanges or sizes. After an error the bootstrap is only good for
- * closing, and the others have been told. A rank that fails locally between exchanges calls rondo_bootstrap_abort,
+ * closing (later exchanges give the same error), and the others have been told. A rank that fails locally between exchanges calls rondo_bootstrap_abort,
  * then closes. */
 rondoResult_t rondo_bootstrap_all_gather(struct rondo_bootstrap *bootstrap, const void *mine, void *all, size_t bytes);
 

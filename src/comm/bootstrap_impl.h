@@ -24,8 +24,9 @@ struct rondo_bootstrap {
     int timeout_ms;             /* of each exchange */
     const volatile int *cancel; /* not owned; may be NULL */
     uint32_t sequence;          /* of the next exchange */
-    int failed;                 /* an exchange failed: the connections are of no more use to others */
-    struct rondo_peer *peers;   /* nranks */
+    rondoResult_t failed; /* of the exchange that failed: later ones fail the same way, and nothing more is sent */
+    char failure[RONDO_WIRE_TEXT_BYTES]; /* its text */
+    struct rondo_peer *peers;            /* nranks */
 };
 
 /* Connects this rank with all others: to lower ranks by their names in `table`, from higher ones at `listener`.
