@@ -117,9 +117,15 @@ static void tear_down(struct rondoComm *comm)
         rondo_log(RONDO_LOG_WARN, "rank %d: kernels do not end; the comm's device memory is not freed", comm->rank);
         comm->links = NULL;
     }
-    /* Eager launches that have not begun will find their lane stopped: the control memory must be there for that. */
-    if (!stopped || !launched)
+    /* Eager launches that have not begun will find their lane stopped: the control memory must be there for that. What
+     * does not end may be a kernel of a replay, of whose end there is no word. */
+    if (!stopped) {
         rondo_anchor_hold(comm->anchor);
+    } else if (!launched) {
+        rondo_anchor_hold(comm->anchor);
+        rondo_anchor_drop_after(comm->anchor, comm->eager_end);
+        comm->eager_end = NULL;
+    }
     rondo_comm_free(comm);
     rondo_anchor_reap();
 }
