@@ -269,7 +269,7 @@ Test(host_device, each_opened_device_is_one_of_its_own)
     cr_expect(memcmp(ia.uuid, ib.uuid, sizeof ia.uuid) != 0);
     cr_expect_str_eq(ia.name, "host CPU");
     cr_expect(ia.line_bytes == 8 && ia.default_threads == 1 && ia.default_ctas == 2 && ia.processors >= 1);
-    cr_expect(ia.shareable && !ia.legacy_ipc && !ia.programmatic);
+    cr_expect(ia.shareable && ia.legacy_ipc && !ia.programmatic);
     OK(rondoHostSetDevice(1));
     OK(row->enter(a, &token));
     OK(row->current(&ordinal));
