@@ -62,6 +62,13 @@ int rondo_bootstrap_same_process(const struct rondo_bootstrap *bootstrap, int ra
  * the same process, another pid namespace, an old kernel); -2: the process has already ended. */
 int rondo_bootstrap_pidfd(const struct rondo_bootstrap *bootstrap, int rank);
 
+/* The last word to all peers: nothing of theirs is mapped here any more. From a forked child it does nothing. */
+void rondo_bootstrap_hush(struct rondo_bootstrap *bootstrap);
+
+/* Whether all peers have said their last word, or ended. `own_process`: those of this process count too. Does not block;
+ * what peers said before is thrown away. */
+int rondo_bootstrap_all_hushed(struct rondo_bootstrap *bootstrap, int own_process);
+
 /* Closes all connections. NULL is fine. */
 void rondo_bootstrap_close(struct rondo_bootstrap *bootstrap);
 

@@ -3,6 +3,7 @@
 #include "comm/bootstrap.h"
 #include "comm/card.h"
 #include "comm/failure.h"
+#include "comm/parting.h"
 #include "comm/retired.h"
 #include "comm/watch.h"
 #include "common/clock.h"
@@ -264,6 +265,7 @@ rondoResult_t rondo_comm_create(const struct rondo_comm_request *request, struct
 {
     struct making m = {.started_ns = rondo_now_ns()};
     rondoResult_t result;
+    rondo_partings_reap();
     rondo_anchor_reap();
     RONDO_TRY(rondo_comm_obtain(&m.comm));
     struct rondoComm *comm = m.comm;

@@ -2,6 +2,7 @@
 #include "comm/bootstrap.h"
 #include "comm/comm.h"
 #include "comm/failure.h"
+#include "comm/parting.h"
 #include "comm/retired.h"
 #include "comm/watch.h"
 #include "common/clock.h"
@@ -9,7 +10,7 @@
 #include "common/result.h"
 
 enum {
-    DRAIN_MS = 1200,  /* for what runs to end by itself */
+    DRAIN_MS = 1100,  /* for what runs to end by itself */
     QUIET_MS = 500,   /* for kernels to end once their waits were ended */
     LEAVE_MS = 200,   /* for calls of other threads to get out */
     CANCEL_MS = 1500, /* for an init that was cancelled to end */
@@ -116,6 +117,8 @@ static void tear_down(struct rondoComm *comm)
     if (!stopped) {
         rondo_log(RONDO_LOG_WARN, "rank %d: kernels do not end; the comm's device memory is not freed", comm->rank);
         comm->links = NULL;
+        if (comm->anchor->mailbox.kind == RONDO_MEM_LEGACY)
+            comm->bootstrap = NULL; /* stays open: its end would tell the peers that nothing of theirs is used here */
     }
     /* Eager launches that have not begun will find their lane stopped: the control memory must be there for that. What
      * does not end may be a kernel of a replay, of whose end there is no word. */
@@ -127,6 +130,7 @@ static void tear_down(struct rondoComm *comm)
         comm->eager_end = NULL;
     }
     rondo_comm_free(comm);
+    rondo_partings_reap();
     rondo_anchor_reap();
 }
 
