@@ -358,7 +358,8 @@ static int exit_alive(struct rig *rig)
     note(rig, '1');
     if (atoi(getenv("RONDO_TEST_ROUND")) % 2)
         m->stream_sync(rig->stream);
-    return 0; /* the process ends */
+    rig_barrier(rig); /* a rank that ends is an error for one that still issues */
+    return 0;         /* the process ends */
 }
 
 Test(lifetime, of_a_process_may_end_with_everything_alive)
