@@ -97,7 +97,7 @@ Test(failure, of_a_killed_rank_is_noticed_by_all_within_a_second, .timeout = 200
     for (int round = 0; round < 5; round++) {
         rig_run(
             &(struct rig_options){
-                .ranks = ranks, .keep_comm = true, .may_fail = true, .kills = true, .scratch_copy = scratch},
+                .ranks = ranks, .keep_comm = true, .may_fail = true, .apart = true, .scratch_copy = scratch},
             killed_in_replays);
         for (int r = 0; r < ranks - 1; r++)
             cr_assert_eq(scratch[r], '1', "rank %d came as far as %c", r, scratch[r] ? scratch[r] : '0');

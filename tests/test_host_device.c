@@ -269,7 +269,7 @@ Test(host_device, each_opened_device_is_one_of_its_own)
     cr_expect(memcmp(ia.uuid, ib.uuid, sizeof ia.uuid) != 0);
     cr_expect_str_eq(ia.name, "host CPU");
     cr_expect(ia.line_bytes == 8 && ia.default_threads == 1 && ia.default_ctas == 2 && ia.processors >= 1);
-    cr_expect(ia.shareable && !ia.legacy_ipc && !ia.programmatic);
+    cr_expect(ia.shareable && ia.legacy_ipc && !ia.programmatic);
     OK(rondoHostSetDevice(1));
     OK(row->enter(a, &token));
     OK(row->current(&ordinal));
@@ -296,7 +296,7 @@ Test(host_device, memory_is_zeroed_written_read_and_filled)
     uint32_t words[8], out[8];
     for (uint32_t i = 0; i < 8; i++)
         words[i] = i * 0x01010101u;
-    for (int kind = RONDO_MEM_PRIVATE; kind <= RONDO_MEM_SHAREABLE; kind++) {
+    for (int kind = RONDO_MEM_PRIVATE; kind <= RONDO_MEM_LEGACY; kind++) {
         struct rondo_mem mem;
         OK(row->mem_alloc(d, 10000, (enum rondo_mem_kind)kind, &mem));
         char *bytes = mem.address;
@@ -318,8 +318,17 @@ Test(host_device, memory_is_zeroed_written_read_and_filled)
     }
     struct rondo_mem mem;
     struct rondo_mem_handle handle;
-    REFUSED(rondoSystemError, row->mem_alloc(d, 100, RONDO_MEM_LEGACY, &mem));
+    struct rondo_mem mapped;
+    OK(row->mem_alloc(d, 100, RONDO_MEM_LEGACY, &mem));
+    OK(row->mem_export(d, &mem, &handle));
+    cr_expect(handle.fd == -1);
+    OK(row->mem_import(d, &handle, 100, RONDO_MEM_LEGACY, &mapped));
+    *(char *)mem.address = 5;
+    cr_expect(*(char *)mapped.address == 5);
+    REFUSED(rondoSystemError, row->mem_import(d, &handle, 101, RONDO_MEM_LEGACY, &(struct rondo_mem){0}));
+    row->mem_free(d, &mapped);
     row->mem_free(d, &mem);
+    REFUSED(rondoSystemError, row->mem_import(d, &handle, 100, RONDO_MEM_LEGACY, &(struct rondo_mem){0}));
     OK(row->mem_alloc(d, 100, RONDO_MEM_PRIVATE, &mem));
     REFUSED(rondoInternalError, row->mem_export(d, &mem, &handle));
     cr_expect(handle.fd == -1);

@@ -142,9 +142,11 @@ RONDO_API const char *rondoGetLastError(rondoComm_t comm);
  * joined. RONDO_SOCKET_IFNAME chooses the network interface. */
 RONDO_API rondoResult_t rondoGetUniqueId(rondoUniqueId *id);
 
-/* Join a comm of `nranks` as `rank`, on the calling thread's current device. Returns when all ranks have joined. In a
- * group the work happens in rondoGroupEnd, so that one thread can join several ranks. Must not be called while the
- * calling thread captures. */
+/* Join a comm of `nranks` as `rank`, on the calling thread's current device. Returns when all ranks have joined, or after
+ * RONDO_INIT_TIMEOUT_MS. In a group the work happens in rondoGroupEnd, so that one thread can join several ranks; comms
+ * that are made in one group come about together or not at all. Must not be called while the calling thread captures.
+ * *comm is NULL after an error. While the call waits for other ranks, *comm is a handle that another thread may give to
+ * rondoCommAbort, which ends the wait with rondoInvalidUsage; rondoCommGetAsyncError says rondoInProgress of it. */
 RONDO_API rondoResult_t rondoCommInitRank(rondoComm_t *comm, int nranks, rondoUniqueId id, int rank);
 
 /* The same with a config; NULL is the default one. */

@@ -42,6 +42,13 @@ rondoResult_t rondo_bootstrap_id(rondoUniqueId *id)
     return rondoSuccess;
 }
 
+void rondo_bootstrap_forget(const rondoUniqueId *id)
+{
+    struct rondo_id read;
+    memcpy(&read, id, sizeof(read));
+    rondo_root_stop(&read);
+}
+
 static rondoResult_t no_answer(const struct errand *errand)
 {
     return rondo_fail(rondoTimeout, "timed out: rank %d got no answer from the root of the id at %s within %d ms",
@@ -244,8 +251,13 @@ rondoResult_t rondo_bootstrap_join(const rondoUniqueId *id, int rank, int nranks
         free(peers);
         return rondo_fail(rondoSystemError, "no memory for %d ranks", nranks);
     }
-    *made = (struct rondo_bootstrap){
-        .rank = rank, .nranks = nranks, .timeout_ms = timeout_ms, .cancel = cancel, .sequence = 1, .peers = peers};
+    *made = (struct rondo_bootstrap){.rank = rank,
+                                     .nranks = nranks,
+                                     .owner = getpid(),
+                                     .timeout_ms = timeout_ms,
+                                     .cancel = cancel,
+                                     .sequence = 1,
+                                     .peers = peers};
     for (int i = 0; i < nranks; i++)
         peers[i] = (struct rondo_peer){.socket = -1, .pidfd = -1};
     rondoResult_t result = rondoSuccess;
@@ -283,6 +295,37 @@ int rondo_bootstrap_same_process(const struct rondo_bootstrap *bootstrap, int ra
 int rondo_bootstrap_pidfd(const struct rondo_bootstrap *bootstrap, int rank)
 {
     return bootstrap->peers[rank].pidfd;
+}
+
+/* Unlike a close, a shutdown reaches the peer also where a forked child has copies of the socket. */
+void rondo_bootstrap_hush(struct rondo_bootstrap *bootstrap)
+{
+    for (int rank = 0; rank < bootstrap->nranks && bootstrap->owner == getpid(); rank++)
+        if (bootstrap->peers[rank].socket >= 0)
+            shutdown(bootstrap->peers[rank].socket, SHUT_WR);
+}
+
+static int peer_gone(const struct rondo_peer *peer)
+{
+    char words[256];
+    ssize_t got;
+    struct pollfd ended = {peer->pidfd, POLLIN, 0};
+    if (peer->socket < 0 || peer->pidfd == -2 || (peer->pidfd >= 0 && poll(&ended, 1, 0) == 1))
+        return 1;
+    while ((got = rondo_socket_recv(peer->socket, words, sizeof(words))) > 0)
+        continue;
+    return got < 0;
+}
+
+int rondo_bootstrap_all_hushed(struct rondo_bootstrap *bootstrap, int own_process)
+{
+    int all = 1;
+    for (int rank = 0; rank < bootstrap->nranks; rank++) {
+        struct rondo_peer *peer = &bootstrap->peers[rank];
+        peer->gone = peer->gone || rank == bootstrap->rank || (peer->same_process && !own_process) || peer_gone(peer);
+        all &= peer->gone;
+    }
+    return all;
 }
 
 void rondo_bootstrap_close(struct rondo_bootstrap *bootstrap)

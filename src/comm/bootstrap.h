@@ -25,6 +25,9 @@ struct rondo_bootstrap;
  * child it does not exist. rondoInvalidUsage: RONDO_SOCKET_IFNAME names no interface with an address. */
 rondoResult_t rondo_bootstrap_id(rondoUniqueId *id);
 
+/* Ends the id's root if it is in this process: nobody will join. */
+void rondo_bootstrap_forget(const rondoUniqueId *id);
+
 /* Joins. Blocks until all ranks have, or `timeout_ms` is over (rondoTimeout, naming the missing ranks where known),
  * or *cancel becomes non-zero (rondoInvalidUsage; set it with an atomic store; it may be NULL, else must outlive the
  * bootstrap). rondoInvalidArgument: not an id, or one whose root does not know it; a rank that is not of
@@ -38,7 +41,7 @@ rondoResult_t rondo_bootstrap_join(const rondoUniqueId *id, int rank, int nranks
 /* Every rank gives `bytes` and gets everyone's, in rank order; `mine` may be its place in `all`. rondoRemoteError: a
  * rank died, left or failed (named, with its reason where it gave one); rondoTimeout, naming the ranks that are
  * behind; rondoInternalError: ranks call different exchanges or sizes. After an error the bootstrap is only good for
- * closing, and the others have been told. A rank that fails locally between exchanges calls rondo_bootstrap_abort,
+ * closing (later exchanges give the same error), and the others have been told. A rank that fails locally between exchanges calls rondo_bootstrap_abort,
  * then closes. */
 rondoResult_t rondo_bootstrap_all_gather(struct rondo_bootstrap *bootstrap, const void *mine, void *all, size_t bytes);
 
@@ -58,6 +61,13 @@ int rondo_bootstrap_same_process(const struct rondo_bootstrap *bootstrap, int ra
 /* A descriptor that becomes readable when the rank's process ends, owned by the bootstrap; -1: there is none (oneself,
  * the same process, another pid namespace, an old kernel); -2: the process has already ended. */
 int rondo_bootstrap_pidfd(const struct rondo_bootstrap *bootstrap, int rank);
+
+/* The last word to all peers: nothing of theirs is mapped here any more. From a forked child it does nothing. */
+void rondo_bootstrap_hush(struct rondo_bootstrap *bootstrap);
+
+/* Whether all peers have said their last word, or ended. `own_process`: those of this process count too. Does not block;
+ * what peers said before is thrown away. */
+int rondo_bootstrap_all_hushed(struct rondo_bootstrap *bootstrap, int own_process);
 
 /* Closes all connections. NULL is fine. */
 void rondo_bootstrap_close(struct rondo_bootstrap *bootstrap);

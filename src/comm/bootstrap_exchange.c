@@ -259,8 +259,8 @@ static rondoResult_t exchange_run(struct exchange *exchange)
 static rondoResult_t run(struct rondo_bootstrap *bootstrap, struct exchange *exchange)
 {
     size_t nranks = (size_t)bootstrap->nranks;
-    if (bootstrap->failed)
-        return rondo_fail(rondoInvalidUsage, "an exchange between the ranks has already failed");
+    if (bootstrap->failed != rondoSuccess)
+        return rondo_repeat(bootstrap->failed, "%s", bootstrap->failure);
     exchange->bootstrap = bootstrap;
     exchange->out.magic = RONDO_FRAME_MAGIC;
     exchange->out.sequence = bootstrap->sequence++;
@@ -280,7 +280,8 @@ static rondoResult_t run(struct rondo_bootstrap *bootstrap, struct exchange *exc
                 exchange->flows[rank].sent > 0 && exchange->flows[rank].sent < exchange->total;
         /* Who is told why closes for a reason that is known; else each would blame the one that closed first. */
         rondo_bootstrap_abort(bootstrap, rondo_last_error());
-        bootstrap->failed = 1;
+        bootstrap->failed = result;
+        snprintf(bootstrap->failure, sizeof(bootstrap->failure), "%s", rondo_last_error());
     }
     free(exchange->flows);
     free(exchange->polls);

@@ -16,16 +16,19 @@ struct rondo_peer {
     int pidfd;  /* as rondo_pidfd_open gives it */
     pid_t pid;  /* as the kernel of this process sees it; 0: in another namespace */
     int same_process;
+    int gone;      /* it said its last word (rondo_bootstrap_hush), or ended */
     int mid_frame; /* an exchange ended inside a frame to this peer: nothing more can be said to it */
 };
 
 struct rondo_bootstrap {
     int rank, nranks;
+    pid_t owner;                /* the process that joined: a forked child must not speak for it */
     int timeout_ms;             /* of each exchange */
     const volatile int *cancel; /* not owned; may be NULL */
     uint32_t sequence;          /* of the next exchange */
-    int failed;                 /* an exchange failed: the connections are of no more use to others */
-    struct rondo_peer *peers;   /* nranks */
+    rondoResult_t failed; /* of the exchange that failed: later ones fail the same way, and nothing more is sent */
+    char failure[RONDO_WIRE_TEXT_BYTES]; /* its text */
+    struct rondo_peer *peers;            /* nranks */
 };
 
 /* Connects this rank with all others: to lower ranks by their names in `table`, from higher ones at `listener`.

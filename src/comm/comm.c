@@ -3,6 +3,7 @@
 #include "comm/bootstrap.h"
 #include "comm/card.h"
 #include "comm/failure.h"
+#include "comm/parting.h"
 #include "comm/retired.h"
 #include "comm/watch.h"
 #include "common/clock.h"
@@ -10,6 +11,7 @@
 #include "common/log.h"
 #include "common/result.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -260,10 +262,32 @@ static uint64_t key_of(const rondoUniqueId *id)
     return key;
 }
 
+bool rondo_comm_cancel(struct rondoComm *comm)
+{
+    int making = RONDO_COMM_MAKING;
+    if (!__atomic_compare_exchange_n(&comm->state, &making, RONDO_COMM_CANCELLED, false, __ATOMIC_SEQ_CST,
+                                     __ATOMIC_SEQ_CST))
+        return false;
+    __atomic_store_n(&comm->cancelled, 1, __ATOMIC_SEQ_CST); /* rondo_wait_poll */
+    return true;
+}
+
+/* Peers that got further than this rank learn why it closes, instead of taking it for dead. */
+static void tell_failure(struct rondoComm *comm)
+{
+    char text[RONDO_WATCH_TEXT_BYTES];
+    snprintf(text, sizeof text, "%s", rondo_last_error());
+    if (comm->watch)
+        rondo_watch_tell(comm->watch, RONDO_WATCH_ABORTED, text);
+    else if (comm->bootstrap)
+        rondo_bootstrap_abort(comm->bootstrap, text);
+}
+
 rondoResult_t rondo_comm_create(const struct rondo_comm_request *request, struct rondoComm **out)
 {
     struct making m = {.started_ns = rondo_now_ns()};
     rondoResult_t result;
+    rondo_partings_reap();
     rondo_anchor_reap();
     RONDO_TRY(rondo_comm_obtain(&m.comm));
     struct rondoComm *comm = m.comm;
@@ -272,16 +296,21 @@ rondoResult_t rondo_comm_create(const struct rondo_comm_request *request, struct
     comm->config = request->config;
     comm->key = key_of(&request->id);
     comm->left_rank = -1;
+    __atomic_store_n(&comm->state, RONDO_COMM_MAKING, __ATOMIC_SEQ_CST);
+    __atomic_store_n(out, comm, __ATOMIC_SEQ_CST); /* who is to cancel it may read it from here on */
     RONDO_TRY_GOTO(result, failed, rondo_arena_create(&comm->arena));
     RONDO_TRY_GOTO(result, failed,
                    rondo_bootstrap_join(&request->id, request->rank, request->ranks, (int)rondo_env()->init_timeout_ms,
-                                        NULL, &comm->bootstrap));
+                                        &comm->cancelled, &comm->bootstrap));
     RONDO_TRY_GOTO(result, failed, make(&m, request));
     log_comm(&m);
-    __atomic_store_n(&comm->state, RONDO_COMM_ALIVE, __ATOMIC_RELEASE); /* rondo_comm_enter */
-    *out = comm;
-    return rondoSuccess;
+    int making = RONDO_COMM_MAKING;
+    if (__atomic_compare_exchange_n(&comm->state, &making, RONDO_COMM_ALIVE, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        return rondoSuccess;
+    result = rondo_fail(rondoInvalidUsage, "rank %d was aborted while it joined", comm->rank);
 failed:
+    __atomic_store_n(out, NULL, __ATOMIC_SEQ_CST);
+    tell_failure(comm);
     rondo_comm_free(comm);
     return result;
 }

@@ -15,6 +15,7 @@
 #include "transport/link.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct rondo_bootstrap;
@@ -70,11 +71,18 @@ struct rondoComm {
     int left_rank;         /* atomic: a rank that destroyed its comm, -1: none */
     uint64_t left_at_ns;   /* when; watch thread */
     int state;             /* atomic: enum rondo_comm_state */
+    int cancelled;         /* atomic: the waits of init are to end; see rondo_comm_cancel */
     int users;             /* atomic: calls that are inside; tear-down waits for 0 */
     struct rondoComm *next_retired;
 };
 
-enum rondo_comm_state { RONDO_COMM_RETIRED, RONDO_COMM_ALIVE, RONDO_COMM_FINALIZED };
+enum rondo_comm_state {
+    RONDO_COMM_RETIRED,
+    RONDO_COMM_ALIVE,
+    RONDO_COMM_FINALIZED,
+    RONDO_COMM_MAKING,    /* init is under way: good for an abort only */
+    RONDO_COMM_CANCELLED, /* and was told to end */
+};
 
 /* Begins a call on a comm: rondoInvalidArgument for NULL or what is no live comm, its failure if it has failed,
  * rondoInvalidUsage if it was finalized, rondoRemoteError if a rank has left. On success leave must follow. */
@@ -85,8 +93,14 @@ void rondo_comm_leave(struct rondoComm *comm);
 struct rondo_comm_request {
     rondoUniqueId id;
     int rank, ranks, ordinal;
+    bool own_id; /* nobody else knows the id: its root must not outlive a failure */
     struct rondo_config config;
 };
+
+/* *comm is the handle from before the first wait, for rondo_comm_cancel and rondoCommAbort, and NULL again on an error. */
 rondoResult_t rondo_comm_create(const struct rondo_comm_request *request, struct rondoComm **comm);
+
+/* Ends the init of a comm, from another thread: create then fails with rondoInvalidUsage. False: it is not in its init. */
+bool rondo_comm_cancel(struct rondoComm *comm);
 
 #endif

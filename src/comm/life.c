@@ -2,6 +2,7 @@
 #include "comm/bootstrap.h"
 #include "comm/comm.h"
 #include "comm/failure.h"
+#include "comm/parting.h"
 #include "comm/retired.h"
 #include "comm/watch.h"
 #include "common/clock.h"
@@ -9,9 +10,10 @@
 #include "common/result.h"
 
 enum {
-    DRAIN_MS = 1200, /* for what runs to end by itself */
-    QUIET_MS = 500,  /* for kernels to end once their waits were ended */
-    LEAVE_MS = 200,  /* for calls of other threads to get out */
+    DRAIN_MS = 1100,  /* for what runs to end by itself */
+    QUIET_MS = 500,   /* for kernels to end once their waits were ended */
+    LEAVE_MS = 200,   /* for calls of other threads to get out */
+    CANCEL_MS = 1500, /* for an init that was cancelled to end */
 };
 
 rondoResult_t rondo_comm_enter(struct rondoComm *comm)
@@ -21,8 +23,10 @@ rondoResult_t rondo_comm_enter(struct rondoComm *comm)
     __atomic_add_fetch(&comm->users, 1, __ATOMIC_SEQ_CST); /* before the state is read: see await_users */
     int state = __atomic_load_n(&comm->state, __ATOMIC_SEQ_CST);
     rondoResult_t result = rondoSuccess;
-    if (state == RONDO_COMM_RETIRED)
+    if (state == RONDO_COMM_RETIRED || state == RONDO_COMM_CANCELLED)
         result = rondo_fail(rondoInvalidArgument, "comm was destroyed or aborted");
+    else if (state == RONDO_COMM_MAKING)
+        result = rondo_fail(rondoInvalidUsage, "comm is still being made");
     else if ((result = rondo_comm_failure(comm)) != rondoSuccess)
         ;
     else if (state == RONDO_COMM_FINALIZED)
@@ -113,11 +117,20 @@ static void tear_down(struct rondoComm *comm)
     if (!stopped) {
         rondo_log(RONDO_LOG_WARN, "rank %d: kernels do not end; the comm's device memory is not freed", comm->rank);
         comm->links = NULL;
+        if (comm->anchor->mailbox.kind == RONDO_MEM_LEGACY)
+            comm->bootstrap = NULL; /* stays open: its end would tell the peers that nothing of theirs is used here */
     }
-    /* Eager launches that have not begun will find their lane stopped: the control memory must be there for that. */
-    if (!stopped || !launched)
+    /* Eager launches that have not begun will find their lane stopped: the control memory must be there for that. What
+     * does not end may be a kernel of a replay, of whose end there is no word. */
+    if (!stopped) {
         rondo_anchor_hold(comm->anchor);
+    } else if (!launched) {
+        rondo_anchor_hold(comm->anchor);
+        rondo_anchor_drop_after(comm->anchor, comm->eager_end);
+        comm->eager_end = NULL;
+    }
     rondo_comm_free(comm);
+    rondo_partings_reap();
     rondo_anchor_reap();
 }
 
@@ -126,10 +139,26 @@ static rondoResult_t claim(struct rondoComm *comm, int *was)
 {
     if (comm->magic != RONDO_COMM_MAGIC)
         return rondo_fail(rondoInvalidArgument, "comm is not a communicator");
-    *was = __atomic_exchange_n(&comm->state, RONDO_COMM_RETIRED, __ATOMIC_SEQ_CST);
-    if (*was == RONDO_COMM_RETIRED)
-        return rondo_fail(rondoInvalidArgument, "comm was destroyed or aborted before");
+    *was = __atomic_load_n(&comm->state, __ATOMIC_SEQ_CST);
+    do {
+        if (*was == RONDO_COMM_RETIRED || *was == RONDO_COMM_CANCELLED)
+            return rondo_fail(rondoInvalidArgument, "comm was destroyed or aborted before");
+        if (*was == RONDO_COMM_MAKING)
+            return rondo_fail(rondoInvalidUsage, "comm is still being made; rondoCommAbort ends that");
+    } while (
+        !__atomic_compare_exchange_n(&comm->state, was, RONDO_COMM_RETIRED, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
     return rondoSuccess;
+}
+
+/* Whether the comm was in its init, which then ends in the thread that makes it. */
+static bool abort_init(struct rondoComm *comm)
+{
+    const uint64_t end = rondo_now_ns() + CANCEL_MS * 1000000ull;
+    if (comm->magic != RONDO_COMM_MAGIC || !rondo_comm_cancel(comm))
+        return false;
+    while (__atomic_load_n(&comm->state, __ATOMIC_SEQ_CST) == RONDO_COMM_CANCELLED && rondo_now_ns() < end)
+        rondo_sleep_ns(1000000);
+    return true;
 }
 
 rondoResult_t rondoCommFinalize(rondoComm_t comm)
@@ -157,7 +186,7 @@ rondoResult_t rondoCommDestroy(rondoComm_t comm)
 rondoResult_t rondoCommAbort(rondoComm_t comm)
 {
     int was;
-    if (!comm)
+    if (!comm || abort_init(comm))
         return rondoSuccess;
     RONDO_TRY(claim(comm, &was));
     rondo_comm_failed(comm, rondoInvalidUsage, "rank %d aborted the comm", comm->rank);
@@ -174,8 +203,11 @@ rondoResult_t rondoCommGetAsyncError(rondoComm_t comm, rondoResult_t *async_erro
                           async_error ? "comm is not a communicator" : "asyncError is NULL");
     __atomic_add_fetch(&comm->users, 1, __ATOMIC_SEQ_CST);
     rondoResult_t result = rondoSuccess;
-    if (__atomic_load_n(&comm->state, __ATOMIC_SEQ_CST) == RONDO_COMM_RETIRED)
+    const int state = __atomic_load_n(&comm->state, __ATOMIC_SEQ_CST);
+    if (state == RONDO_COMM_RETIRED || state == RONDO_COMM_CANCELLED)
         result = rondo_fail(rondoInvalidArgument, "comm was destroyed or aborted");
+    else if (state == RONDO_COMM_MAKING)
+        *async_error = rondoInProgress;
     else
         *async_error = rondo_comm_failure(comm);
     rondo_comm_leave(comm);
@@ -184,8 +216,9 @@ rondoResult_t rondoCommGetAsyncError(rondoComm_t comm, rondoResult_t *async_erro
 
 static rondoResult_t check_query(const struct rondoComm *comm, const void *out, const char *name)
 {
-    if (!comm || comm->magic != RONDO_COMM_MAGIC ||
-        __atomic_load_n(&comm->state, __ATOMIC_ACQUIRE) == RONDO_COMM_RETIRED)
+    const int state =
+        comm && comm->magic == RONDO_COMM_MAGIC ? __atomic_load_n(&comm->state, __ATOMIC_ACQUIRE) : RONDO_COMM_RETIRED;
+    if (state != RONDO_COMM_ALIVE && state != RONDO_COMM_FINALIZED)
         return rondo_fail(rondoInvalidArgument, "comm is not a live communicator");
     return out ? rondoSuccess : rondo_fail(rondoInvalidArgument, "%s is NULL", name);
 }

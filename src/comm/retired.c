@@ -1,6 +1,7 @@
 #include "comm/retired.h"
 
 #include "comm/bootstrap.h"
+#include "comm/parting.h"
 #include "comm/watch.h"
 #include "common/result.h"
 
@@ -44,6 +45,7 @@ static void free_device(struct rondoComm *comm)
 {
     if (!comm->anchor)
         return;
+    const bool part = comm->bootstrap && comm->ranks > 1 && comm->anchor->mailbox.kind == RONDO_MEM_LEGACY;
     if (comm->links)
         for (int r = 0; r < comm->ranks; r++)
             rondo_link_close(comm->anchor, &comm->links[r]);
@@ -51,7 +53,12 @@ static void free_device(struct rondoComm *comm)
         comm->ops->event_destroy(comm->device, comm->eager_end);
     if (comm->join)
         comm->ops->event_destroy(comm->device, comm->join);
-    rondo_anchor_drop(comm->anchor);
+    if (part) {
+        rondo_part(comm->bootstrap, comm->anchor);
+        comm->bootstrap = NULL;
+    } else {
+        rondo_anchor_drop(comm->anchor);
+    }
     comm->anchor = NULL;
 }
 

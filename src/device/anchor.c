@@ -8,6 +8,7 @@
 /* Guards references, the list and the count. Nothing else is locked while it is held. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rondo_anchor *unneeded;
+static struct rondo_anchor *delayed; /* wait for their event */
 static unsigned count;
 
 rondoResult_t rondo_anchor_create(const struct rondo_device_ops *ops, int ordinal, struct rondo_anchor **anchor)
@@ -72,8 +73,39 @@ void rondo_anchor_drop_later(void *anchor)
     release(anchor, true);
 }
 
+void rondo_anchor_drop_after(struct rondo_anchor *anchor, struct rondo_event *event)
+{
+    pthread_mutex_lock(&lock);
+    anchor->last = event;
+    anchor->next = delayed;
+    delayed = anchor;
+    pthread_mutex_unlock(&lock);
+}
+
+/* An event that cannot be asked about has not happened: rather the memory stays than a launch finds it gone. */
+static void reap_delayed(void)
+{
+    pthread_mutex_lock(&lock);
+    struct rondo_anchor *list = delayed;
+    delayed = NULL;
+    pthread_mutex_unlock(&lock);
+    while (list) {
+        struct rondo_anchor *anchor = list;
+        struct rondo_event *event = anchor->last;
+        bool done = false;
+        list = anchor->next;
+        if (anchor->ops->event_wait_host(anchor->device, event, 0, &done) == rondoSuccess && done) {
+            anchor->ops->event_destroy(anchor->device, event);
+            rondo_anchor_drop(anchor);
+        } else {
+            rondo_anchor_drop_after(anchor, event);
+        }
+    }
+}
+
 void rondo_anchor_reap(void)
 {
+    reap_delayed();
     pthread_mutex_lock(&lock);
     struct rondo_anchor *list = unneeded;
     unneeded = NULL;

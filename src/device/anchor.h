@@ -12,7 +12,8 @@ struct rondo_anchor {
     struct rondo_mem mailbox;    /* what peers write into */
     struct rondo_pinned reports; /* what kernels tell the host, and the abort words */
     unsigned references;         /* anchors' lock */
-    struct rondo_anchor *next;   /* among those to be freed; anchors' lock */
+    struct rondo_event *last;    /* of rondo_anchor_drop_after; anchors' lock */
+    struct rondo_anchor *next;   /* among those to be freed, or to be dropped after their event; anchors' lock */
 };
 
 /* Opens the device (-1: the thread's current one); memory is the caller's to fill in. One reference. */
@@ -27,6 +28,10 @@ void rondo_anchor_drop(struct rondo_anchor *anchor);
 /* The same from where the device layer must not be called (a graph's destructor): the last one is freed by the next
  * rondo_anchor_reap. Takes the anchor as void *, as such callbacks do. */
 void rondo_anchor_drop_later(void *anchor);
+
+/* The same once `event` has happened, as a rondo_anchor_reap finds: launches before it are to find the memory. Takes over
+ * the event. Once per anchor. */
+void rondo_anchor_drop_after(struct rondo_anchor *anchor, struct rondo_event *event);
 
 /* Frees what waits for it. Called wherever comms are made, used in captures, or destroyed. */
 void rondo_anchor_reap(void);

@@ -1,6 +1,7 @@
 /* The host row: devices, memory, and the road of a call over rondo/host.h's streams. */
 #include "device/host_device.h"
 
+#include "common/log.h"
 #include "common/result.h"
 #include "device/host_kernels.h"
 
@@ -47,6 +48,7 @@ static rondoResult_t open_device(int ordinal, struct rondo_device **device)
     d->info.default_threads = 1;
     d->info.default_buffer_kib = 1024;
     d->info.shareable = true;
+    d->info.legacy_ipc = true;
     *device = d;
     return rondoSuccess;
 }
@@ -61,7 +63,19 @@ static void get_info(const struct rondo_device *device, struct rondo_device_info
     *info = device->info;
 }
 
-/* ---- memory: private_[0] is a memfd, plus one ---- */
+/* ---- memory ----
+ * Shareable memory is a memfd that travels as a descriptor. Legacy memory stands in for CUDA's: a memfd that peers open by
+ * its owner's process id and number, and that is gone for them once its owner frees it: a touch of it is then SIGBUS. */
+
+/* mem->private_: */
+enum {
+    DESCRIPTOR, /* of the memfd, plus one */
+    OWNER,      /* legacy: process id of who made it; a forked child must not take it from its parent */
+};
+
+struct legacy_handle {
+    int32_t pid, fd;
+};
 
 static rondoResult_t map(int fd, size_t bytes, struct rondo_mem *mem)
 {
@@ -78,9 +92,7 @@ static rondoResult_t mem_alloc(struct rondo_device *device, size_t bytes, enum r
     int fd = -1;
     (void)device;
     memset(mem, 0, sizeof *mem);
-    if (kind == RONDO_MEM_LEGACY)
-        return rondo_fail(rondoSystemError, "the host device has no legacy IPC");
-    if (kind == RONDO_MEM_SHAREABLE) {
+    if (kind != RONDO_MEM_PRIVATE) {
         fd = memfd_create("rondo", MFD_CLOEXEC);
         if (fd < 0)
             return rondo_fail(rondoSystemError, "memfd_create: %s", strerror(errno));
@@ -97,7 +109,8 @@ static rondoResult_t mem_alloc(struct rondo_device *device, size_t bytes, enum r
     }
     mem->bytes = bytes;
     mem->kind = kind;
-    mem->private_[0] = (uint64_t)(fd + 1);
+    mem->private_[DESCRIPTOR] = (uint64_t)(fd + 1);
+    mem->private_[OWNER] = (uint64_t)getpid();
     return rondoSuccess;
 }
 
@@ -106,8 +119,12 @@ static void mem_free(struct rondo_device *device, struct rondo_mem *mem)
     (void)device;
     if (mem->address)
         munmap(mem->address, mem->bytes);
-    if (mem->private_[0])
-        close((int)mem->private_[0] - 1);
+    if (mem->private_[DESCRIPTOR]) {
+        const int fd = (int)mem->private_[DESCRIPTOR] - 1;
+        if (mem->kind == RONDO_MEM_LEGACY && mem->private_[OWNER] == (uint64_t)getpid() && ftruncate(fd, 0) != 0)
+            rondo_log(RONDO_LOG_WARN, "ftruncate: %s", strerror(errno));
+        close(fd);
+    }
     memset(mem, 0, sizeof *mem);
 }
 
@@ -117,23 +134,51 @@ static rondoResult_t mem_export(struct rondo_device *device, const struct rondo_
     (void)device;
     memset(handle, 0, sizeof *handle);
     handle->fd = -1;
-    if (!mem->private_[0])
+    if (!mem->private_[DESCRIPTOR])
         return rondo_fail(rondoInternalError, "memory that cannot be shared was to be");
-    handle->fd = fcntl((int)mem->private_[0] - 1, F_DUPFD_CLOEXEC, 0);
+    const int fd = (int)mem->private_[DESCRIPTOR] - 1;
+    if (mem->kind == RONDO_MEM_LEGACY) {
+        const struct legacy_handle legacy = {(int32_t)getpid(), fd};
+        memcpy(handle->bytes, &legacy, sizeof legacy);
+        return rondoSuccess;
+    }
+    handle->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     return handle->fd < 0 ? rondo_fail(rondoSystemError, "fcntl: %s", strerror(errno)) : rondoSuccess;
+}
+
+static rondoResult_t open_legacy(const struct rondo_mem_handle *handle, int *fd)
+{
+    struct legacy_handle legacy;
+    char path[64];
+    memcpy(&legacy, handle->bytes, sizeof legacy);
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)legacy.pid, (int)legacy.fd);
+    *fd = open(path, O_RDWR | O_CLOEXEC);
+    return *fd < 0 ? rondo_fail(rondoSystemError, "%s: %s", path, strerror(errno)) : rondoSuccess;
+}
+
+static rondoResult_t map_import(int fd, size_t bytes, struct rondo_mem *mem)
+{
+    struct stat status;
+    if (fstat(fd, &status) != 0 || (uint64_t)status.st_size < bytes) /* else a touch of it would be SIGBUS */
+        return rondo_fail(rondoSystemError, "a peer's memory is not the %zu bytes that it should be", bytes);
+    return map(fd, bytes, mem);
 }
 
 static rondoResult_t mem_import(struct rondo_device *device, const struct rondo_mem_handle *handle, size_t bytes,
                                 enum rondo_mem_kind kind, struct rondo_mem *mem)
 {
-    struct stat status;
+    int fd = handle->fd;
     (void)device;
     memset(mem, 0, sizeof *mem);
-    if (kind != RONDO_MEM_SHAREABLE || handle->fd < 0)
+    if (kind == RONDO_MEM_LEGACY)
+        RONDO_TRY(open_legacy(handle, &fd));
+    else if (kind != RONDO_MEM_SHAREABLE || fd < 0)
         return rondo_fail(rondoInternalError, "a peer's memory came without a descriptor");
-    if (fstat(handle->fd, &status) != 0 || (uint64_t)status.st_size < bytes) /* else a touch of it would be SIGBUS */
-        return rondo_fail(rondoSystemError, "a peer's memory is not the %zu bytes that it should be", bytes);
-    RONDO_TRY(map(handle->fd, bytes, mem));
+    rondoResult_t result = map_import(fd, bytes, mem);
+    if (kind == RONDO_MEM_LEGACY)
+        close(fd);
+    if (result != rondoSuccess)
+        return result;
     mem->bytes = bytes;
     mem->kind = kind;
     mem->imported = true;

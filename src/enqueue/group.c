@@ -1,9 +1,11 @@
 #include "enqueue/group.h"
 
+#include "comm/bootstrap.h"
 #include "common/result.h"
 #include "graph/launch.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,11 +24,19 @@ struct op {
 struct making {
     struct rondo_comm_request request;
     rondoComm_t *out;
-    struct rondoComm *comm;
     rondoResult_t result;
     pthread_t thread;
     bool running;
+    bool over; /* atomic: *out is what it will be */
     char text[512];
+    struct makings *all;
+};
+
+/* Comms that are made together come about together or not at all. */
+struct makings {
+    struct making *list;
+    size_t count;
+    struct making *failed; /* atomic: the first that failed */
 };
 
 static _Thread_local struct {
@@ -108,36 +118,69 @@ rondoResult_t rondo_group_add_comm(const struct rondo_comm_request *request, ron
     return rondoSuccess;
 }
 
+/* The others may wait for a rank that will never come now. */
+static void making_failed(struct making *m)
+{
+    struct making *none = NULL;
+    if (!__atomic_compare_exchange_n(&m->all->failed, &none, m, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        return;
+    for (size_t i = 0; i < m->all->count; i++) {
+        struct making *other = &m->all->list[i];
+        struct rondoComm *comm;
+        /* a handle comes soon after its thread has begun */
+        while (!(comm = __atomic_load_n(other->out, __ATOMIC_SEQ_CST)) &&
+               !__atomic_load_n(&other->over, __ATOMIC_SEQ_CST))
+            sched_yield();
+        if (comm)
+            rondo_comm_cancel(comm);
+    }
+}
+
 static void *make_comm(void *argument)
 {
     struct making *m = argument;
-    m->result = rondo_comm_create(&m->request, &m->comm);
+    m->result = rondo_comm_create(&m->request, m->out);
     snprintf(m->text, sizeof m->text, "%s", rondo_last_error());
+    __atomic_store_n(&m->over, true, __ATOMIC_SEQ_CST);
+    if (m->result != rondoSuccess)
+        making_failed(m);
     return NULL;
+}
+
+static void start_making(struct making *m, struct makings *all)
+{
+    m->all = all;
+    m->running = pthread_create(&m->thread, NULL, make_comm, m) == 0;
+    if (m->running)
+        return;
+    m->result = rondoSystemError;
+    snprintf(m->text, sizeof m->text, "no thread for comm init");
+    __atomic_store_n(&m->over, true, __ATOMIC_SEQ_CST);
 }
 
 /* Ranks of one comm wait for each other: each is made by a thread of its own. */
 static rondoResult_t make_comms(void)
 {
-    for (size_t i = 0; i < group.making_count; i++) {
-        struct making *m = &group.makings[i];
-        m->running = pthread_create(&m->thread, NULL, make_comm, m) == 0;
-        if (!m->running) {
-            m->result = rondoSystemError;
-            snprintf(m->text, sizeof m->text, "no thread for comm init");
-        }
+    struct makings all = {group.makings, group.making_count, NULL};
+    for (size_t i = 0; i < all.count; i++)
+        start_making(&all.list[i], &all);
+    for (size_t i = 0; i < all.count; i++) {
+        if (all.list[i].running)
+            pthread_join(all.list[i].thread, NULL);
+        else
+            making_failed(&all.list[i]);
     }
-    rondoResult_t result = rondoSuccess;
-    for (size_t i = 0; i < group.making_count; i++) {
-        struct making *m = &group.makings[i];
-        if (m->running)
-            pthread_join(m->thread, NULL);
+    if (!all.failed)
+        return rondoSuccess;
+    for (size_t i = 0; i < all.count; i++) {
+        struct making *m = &all.list[i];
         if (m->result == rondoSuccess)
-            *m->out = m->comm;
-        else if (result == rondoSuccess)
-            result = rondo_repeat(m->result, "%s", m->text);
+            rondoCommAbort(*m->out);
+        *m->out = NULL;
+        if (m->request.own_id)
+            rondo_bootstrap_forget(&m->request.id);
     }
-    return result;
+    return rondo_repeat(all.failed->result, "%s", all.failed->text);
 }
 
 /* Adds a stream to a list of distinct ones. */
@@ -313,9 +356,12 @@ rondoResult_t rondoGroupEnd(void)
         return rondoSuccess;
     }
     rondoResult_t result = group.error;
-    if (result != rondoSuccess)
+    if (result != rondoSuccess) {
+        for (size_t i = 0; i < group.making_count; i++)
+            if (group.makings[i].request.own_id)
+                rondo_bootstrap_forget(&group.makings[i].request.id);
         rondo_repeat(result, "%s", group.text);
-    else if ((result = make_comms()) == rondoSuccess)
+    } else if ((result = make_comms()) == rondoSuccess)
         result = issue();
     clear();
     return result;

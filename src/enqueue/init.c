@@ -1,6 +1,7 @@
 /* Calls that make comms; inside a group they take effect at its end. */
 #include "comm/bootstrap.h"
 #include "comm/config.h"
+#include "common/env.h"
 #include "common/result.h"
 #include "device/device.h"
 #include "enqueue/group.h"
@@ -36,6 +37,7 @@ static rondoResult_t init_rank(rondoComm_t *comm, int nranks, const rondoUniqueI
     struct rondo_comm_request request;
     if (!comm)
         return rondo_fail(rondoInvalidArgument, "comm is NULL");
+    *comm = NULL;
     RONDO_TRY(request_fill(&request, nranks, id, rank, config));
     RONDO_TRY(current_device(&request.ordinal));
     return rondo_group_add_comm(&request, comm);
@@ -58,19 +60,36 @@ rondoResult_t rondoCommInitRankConfig(rondoComm_t *comm, int nranks, rondoUnique
     return rondo_group_error(init_rank(comm, nranks, &id, rank, config));
 }
 
-static rondoResult_t init_all(rondoComm_t *comms, int ndev, const int *devlist)
+/* Everything is checked before there is an id: a root without ranks would wait for them. */
+static rondoResult_t check_devices(int ndev, const int *devlist)
 {
-    rondoUniqueId id;
-    RONDO_TRY(rondo_bootstrap_id(&id));
-    for (int i = 0; i < ndev; i++) {
-        struct rondo_comm_request request;
-        RONDO_TRY(request_fill(&request, ndev, &id, i, NULL));
-        request.ordinal = devlist ? devlist[i] : i;
-        for (int j = 0; j < i && devlist && !request.config.shared_device; j++)
+    for (int i = 0; i < ndev && devlist; i++) {
+        if (devlist[i] < 0)
+            return rondo_fail(rondoInvalidArgument, "devlist[%d] is %d", i, devlist[i]);
+        for (int j = 0; j < i && !rondo_env()->shared_device; j++)
             if (devlist[j] == devlist[i])
                 return rondo_fail(rondoInvalidUsage, "device %d is twice in devlist; RONDO_SHARED_DEVICE=1 allows that",
                                   devlist[i]);
-        RONDO_TRY(rondo_group_add_comm(&request, &comms[i]));
+    }
+    return rondoSuccess;
+}
+
+static rondoResult_t init_all(rondoComm_t *comms, int ndev, const int *devlist)
+{
+    struct rondo_comm_request request;
+    rondoUniqueId id = {{0}};
+    RONDO_TRY(request_fill(&request, ndev, &id, 0, NULL));
+    RONDO_TRY(check_devices(ndev, devlist));
+    RONDO_TRY(rondo_bootstrap_id(&request.id));
+    request.own_id = true;
+    for (int i = 0; i < ndev; i++) {
+        request.rank = i;
+        request.ordinal = devlist ? devlist[i] : i;
+        rondoResult_t result = rondo_group_add_comm(&request, &comms[i]);
+        if (result != rondoSuccess) {
+            rondo_bootstrap_forget(&request.id);
+            return result;
+        }
     }
     return rondoSuccess;
 }

@@ -17,14 +17,20 @@ RONDO_FN struct rondo_run rondo_launch_begin(const struct rondo_lane_args *lane,
     struct rondo_channel *channel = rondo_own_channel(lane);
     struct rondo_run run;
     uint32_t words[4];
+    const bool own = rondo_block() < RONDO_MAX_CHANNELS; /* else the mark is another block's */
+    bool overlapped = false;
     rondo_launch_early();
     rondo_launch_wait();
+    /* The host device marks at once, for nothing: there an overlap cannot be missed, and who tears a comm down never
+     * takes a launch for idle that was preempted before its mark. */
+    if (RONDO_PLACE_IS_FIXED && own)
+        overlapped = rondo_word_exchange(&channel->busy, rondo_place()) != 0;
     rondo_words_load(&channel->epoch, words);
     run.lane = lane;
     run.work = work;
     run.base = 0;
     run.epoch = words[0];
-    run.overlapped = words[1] != 0 && rondo_block() < RONDO_MAX_CHANNELS; /* else the mark is another block's */
+    run.overlapped = (RONDO_PLACE_IS_FIXED ? overlapped : words[1] != 0) && own;
     run.dead = words[2] != 0;
     return run;
 }

@@ -69,11 +69,16 @@ static int clean(struct rig *rig)
 static int ranks_per_process(const struct rig_options *options)
 {
 #ifdef __SANITIZE_THREAD__
-    const bool together = options->layout == RIG_THREADS || (options->layout == RIG_PROCESSES && !options->kills);
+    const bool together = options->layout == RIG_THREADS || (options->layout == RIG_PROCESSES && !options->apart);
 #else
     const bool together = options->layout == RIG_THREADS;
 #endif
     return together ? options->ranks : options->layout == RIG_PAIRS ? 2 : 1;
+}
+
+int rig_device(const struct rig *rig, int rank)
+{
+    return rig_on_host() ? rank : rank % rig->machine->device_count();
 }
 
 static int start(struct procs *procs, int rank, void *argument)
@@ -89,13 +94,14 @@ static int start(struct procs *procs, int rank, void *argument)
         for (int i = 0; i < RIG_IDS; i++)
             RIG_OK(rondoGetUniqueId(&rig->ids[i]));
     RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
-    rig->machine->set_device(rig_on_host() ? rank : rank % rig->machine->device_count());
-    RIG_OK(rondoCommInitRank(&rig->comm, rig->ranks, rig->ids[0], rank));
+    rig->machine->set_device(rig_device(rig, rank));
+    if (!options->no_comm)
+        RIG_OK(rondoCommInitRank(&rig->comm, rig->ranks, rig->ids[0], rank));
     rig->stream = rig->machine->stream_create(MACHINE_STREAM_NONBLOCKING);
     int failed = ((rig_body)procs_unpack(shared->body))(rig);
     if (failed)
         return failed;
-    if (!options->keep_comm)
+    if (!options->keep_comm && !options->no_comm)
         RIG_OK(rondoCommDestroy(rig->comm));
     rig->machine->stream_destroy(rig->stream);
     return options->may_fail ? 0 : clean(rig);
@@ -150,4 +156,55 @@ size_t rig_wrong(const struct rig *rig, const void *device, size_t count, rondoD
     size_t wrong = data_wrong(&data, host, count, &first);
     free(host);
     return wrong;
+}
+
+enum { TRY_COUNT = 3001 };
+
+/* One eager and one captured all-reduce of each rank, all under way at once. */
+static int try_once(struct rig *rigs, int count, float *const *send, float *const *recv, bool captured)
+{
+    struct machine_graph *graphs[PROCS_MAX_RANKS];
+    for (int i = 0; i < count; i++) {
+        struct rig *rig = &rigs[i];
+        rig->machine->set_device(rig_device(rig, rig->rank));
+        rig->machine->fill(recv[i], 0x77, TRY_COUNT * sizeof(float));
+        rig_input(rig, send[i], TRY_COUNT, rondoFloat, rondoSum);
+        if (captured)
+            rig->machine->capture_begin(rig->stream, MACHINE_CAPTURE_THREAD_LOCAL);
+    }
+    struct rig *rig = rigs;
+    RIG_OK(rondoGroupStart());
+    for (int i = 0; i < count; i++)
+        RIG_OK(rondoAllReduce(send[i], recv[i], TRY_COUNT, rondoFloat, rondoSum, rigs[i].comm, rigs[i].stream));
+    RIG_OK(rondoGroupEnd());
+    for (int i = 0; i < count && captured; i++) {
+        graphs[i] = rigs[i].machine->capture_end(rigs[i].stream);
+        for (int replay = 0; replay < 3; replay++)
+            rigs[i].machine->graph_launch(graphs[i], rigs[i].stream);
+    }
+    for (int i = 0; i < count; i++) {
+        rig = &rigs[i];
+        rig->machine->stream_sync(rig->stream);
+        size_t wrong = rig_wrong(rig, recv[i], TRY_COUNT, rondoFloat, rondoSum);
+        RIG_CHECK(wrong == 0, "%zu wrong, captured %d", wrong, captured);
+        if (captured)
+            rig->machine->graph_destroy(graphs[i]);
+    }
+    return 0;
+}
+
+int rig_try(struct rig *rigs, int count)
+{
+    float *send[PROCS_MAX_RANKS], *recv[PROCS_MAX_RANKS];
+    for (int i = 0; i < count; i++) {
+        rigs[i].machine->set_device(rig_device(&rigs[i], rigs[i].rank));
+        send[i] = rigs[i].machine->alloc(TRY_COUNT * sizeof(float));
+        recv[i] = rigs[i].machine->alloc(TRY_COUNT * sizeof(float));
+    }
+    int failed = try_once(rigs, count, send, recv, false) || try_once(rigs, count, send, recv, true);
+    for (int i = 0; i < count; i++) {
+        rigs[i].machine->free(send[i]);
+        rigs[i].machine->free(recv[i]);
+    }
+    return failed;
 }

@@ -31,19 +31,27 @@ enum { RIG_SLOW = 1 };
 enum { RIG_SLOW = 0 };
 #endif
 
+/* Whether a rank may fork: a process that ThreadSanitizer watches may not, once it has threads. */
+#ifdef __SANITIZE_THREAD__
+enum { RIG_MAY_FORK = 0 };
+#else
+enum { RIG_MAY_FORK = 1 };
+#endif
+
 /* 0: passed. */
 typedef int (*rig_body)(struct rig *rig);
 
 /* One process for each rank, for all, for two. ThreadSanitizer, which sees no race between processes, makes the first into
- * the second, unless ranks kill themselves. */
+ * the second, unless `apart` is set. */
 enum rig_layout { RIG_PROCESSES, RIG_THREADS, RIG_PAIRS };
 
 struct rig_options {
     int ranks;
     enum rig_layout layout;
+    bool no_comm;       /* the body makes and destroys comms of its own */
     bool keep_comm;     /* the body destroys or aborts it */
     bool may_fail;      /* ranks may end in any way: the body reports through scratch */
-    bool kills;         /* ranks end their processes */
+    bool apart;         /* even under ThreadSanitizer: ranks end their processes, or look at what these hold */
     char *scratch_copy; /* RIG_SCRATCH bytes, or NULL: what was in scratch at the end */
 };
 
@@ -70,6 +78,13 @@ int rig_barrier(struct rig *rig);
         }                                                                                      \
     } while (0)
 #define RIG_OK(call) RIG_CHECK((call) == rondoSuccess, "failed")
+
+/* The device for a rank, where its process sees them all. */
+int rig_device(const struct rig *rig, int rank);
+
+/* Whether comms work: `count` ranks that the calling thread has (comm, rank, ranks and stream of each are set) run an
+ * all-reduce, eagerly and captured, and look at the results. The other ranks do the same. 0: they do. */
+int rig_try(struct rig *rigs, int count);
 
 /* Fills a send buffer with a rank's data, and counts the wrong elements of a result; see harness/data.h. */
 void rig_input(const struct rig *rig, void *device, size_t count, rondoDataType_t type, rondoRedOp_t op);
