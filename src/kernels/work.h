@@ -10,7 +10,8 @@ enum {
     RONDO_MAX_CHANNELS = 128, /* thread blocks of a launch that run exchanges */
     RONDO_MAX_ENDS = 128,     /* thread blocks of a launch that run transfers, in addition */
     RONDO_MAX_THREADS = 512,  /* threads of a block */
-    RONDO_ARG_PEERS = 8, /* peers whose mailboxes are named in the arguments; beyond it a table in memory is read */
+    RONDO_ARG_PEERS = 8,     /* peers whose mailboxes are named in the arguments; beyond it a table in memory is read */
+    RONDO_BATCH_WORKS = 200, /* most works of a launch: their numbers are bytes, and they leave room for transfers */
     RONDO_BATCH_BYTES = 4096,  /* arguments of a batch that every driver takes */
     RONDO_LARGE_BYTES = 32000, /* and of one that CUDA 12.1 and later take */
 };

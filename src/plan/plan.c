@@ -9,8 +9,6 @@
 _Static_assert(sizeof(struct rondo_batch_args) <= RONDO_BATCH_BYTES,
                "a batch fits into the arguments that drivers take");
 
-enum { MAX_WORKS = 200 }; /* of a launch: numbers of works are bytes; and their room in the arguments is divided so */
-
 static uint64_t divide_up(uint64_t a, uint64_t b)
 {
     return (a + b - 1) / b;
@@ -110,7 +108,7 @@ static size_t batch_extent(const struct rondo_limits *limits, const struct rondo
 {
     uint64_t used = 0;
     size_t taken = 0;
-    while (taken < count && taken < MAX_WORKS) {
+    while (taken < count && taken < RONDO_BATCH_WORKS) {
         const struct rondo_task *task = &tasks[taken];
         const enum rondo_algo algo = rondo_has_shards(task->collective) ? RONDO_TWO_SHOT : RONDO_ONE_SHOT;
         if (task->collective != RONDO_BARRIER)

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Transfers of a launch: what the arguments hold beside 200 works and 128 ends. */
+/* Transfers of a launch: what the arguments hold beside the most works and ends. */
 enum { MAX_TRANSFERS = 440 };
 
-_Static_assert(sizeof(struct rondo_batch_head) + 200 * sizeof(struct rondo_work) +
+_Static_assert(sizeof(struct rondo_batch_head) + RONDO_BATCH_WORKS * sizeof(struct rondo_work) +
                        MAX_TRANSFERS * sizeof(struct rondo_transfer) + RONDO_MAX_ENDS * sizeof(struct rondo_end) <=
                    RONDO_LARGE_BYTES,
                "a launch's arguments hold whatever a plan may put in");
