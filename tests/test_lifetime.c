@@ -83,7 +83,7 @@ static bool more(const struct holdings *now, const struct holdings *before)
 static int nothing_more(struct rig *rig, const struct holdings *before)
 {
     struct holdings now = holdings();
-    for (int wait = 0; wait < 300 && more(&now, before); wait++) {
+    for (int wait = 0; wait < 600 && more(&now, before); wait++) {
         usleep(10000);
         now = holdings();
     }
@@ -200,7 +200,9 @@ static int killed_anywhere(struct rig *rig)
     uint64_t last_well = rondo_now_ns();
     rondoResult_t result = rondoCommInitRank(&rig->comm, rig->ranks, id, rig->rank);
     if (result != rondoSuccess) {
-        note(rig, result == rondoRemoteError && since_ms(last_well) < 3000 && !nothing_more(rig, &before) ? '1' : '4');
+        /* a timeout: it died before anybody had heard of it */
+        const bool told = result == rondoRemoteError || result == rondoTimeout;
+        note(rig, told && since_ms(last_well) < 6000 && !nothing_more(rig, &before) ? '1' : '4');
         return 0;
     }
     float *a = m->alloc(COUNT * sizeof *a);
@@ -250,6 +252,7 @@ Test(lifetime, of_survivors_of_a_kill_at_any_moment_leaves_nothing, .timeout = 2
     if (!RIG_FORKS)
         cr_skip_test("ranks are threads here");
     char *scratch = malloc(RIG_SCRATCH), text[16];
+    setenv("RONDO_INIT_TIMEOUT_MS", "2000", 1);
     for (int round = 0; round < 40; round++) {
         snprintf(text, sizeof text, "%d", round);
         setenv("RONDO_TEST_ROUND", text, 1);
