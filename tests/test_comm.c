@@ -531,7 +531,8 @@ static int abort_join(struct rig *rig)
     while (!handle && since_ms(start) < 5000)
         handle = __atomic_load_n(&joiner.comm, __ATOMIC_SEQ_CST);
     RIG_CHECK(handle, "no handle while it joins");
-    usleep(100000); /* deep inside the join, on most runs */
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing"); /* else the abort may end the other's join before its look */
+    usleep(100000);                                        /* deep inside the join, on most runs */
     if (rig->rank == 0) {
         rondoResult_t error;
         int value;
