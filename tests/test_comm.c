@@ -545,6 +545,7 @@ static int abort_join(struct rig *rig)
         RIG_CHECK(since_ms(abort_start) < 2000, "%f ms", since_ms(abort_start));
     }
     pthread_join(thread, NULL);
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing"); /* rank 0's process has the root */
     RIG_CHECK(since_ms(start) < 5000, "%f ms", since_ms(start));
     RIG_CHECK(joiner.result == (rig->rank == 0 ? rondoInvalidUsage : rondoRemoteError), "result %d: %s", joiner.result,
               joiner.text);
