@@ -532,7 +532,8 @@ static int abort_join(struct rig *rig)
     while (!handle && since_ms(start) < 5000)
         handle = __atomic_load_n(&joiner.comm, __ATOMIC_SEQ_CST);
     RIG_CHECK(handle, "no handle while it joins");
-    usleep(100000); /* deep inside the join, on most runs */
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing"); /* else the abort may end the other's join before its look */
+    usleep(100000);                                        /* deep inside the join, on most runs */
     if (rig->rank == 0) {
         rondoResult_t error;
         int value;
@@ -545,6 +546,7 @@ static int abort_join(struct rig *rig)
         RIG_CHECK(since_ms(abort_start) < 2000, "%f ms", since_ms(abort_start));
     }
     pthread_join(thread, NULL);
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing"); /* rank 0's process has the root */
     RIG_CHECK(since_ms(start) < 5000, "%f ms", since_ms(start));
     RIG_CHECK(joiner.result == (rig->rank == 0 ? rondoInvalidUsage : rondoRemoteError), "result %d: %s", joiner.result,
               joiner.text);
