@@ -1,6 +1,7 @@
 /* Epochs near their wrap and memory that was dirty before: on every number of ranks, in both exchanges, on both lanes. */
 #include "comm/comm.h"
 #include "support/draw.h"
+#include "support/mailbox.h"
 #include "support/rig.h"
 
 #include <criterion/criterion.h>
@@ -120,32 +121,6 @@ Test(epoch, wraps_on_both_lanes_in_two_shots)
 
 /* ---- dirty memory ---- */
 
-/* Whether words from byte `from` to `to` are all this one. */
-static bool all_are(const char *mailbox, uint64_t from, uint64_t to, uint32_t word)
-{
-    for (uint64_t at = from; at < to; at += sizeof word)
-        if (memcmp(mailbox + at, &word, sizeof word)) {
-            fprintf(stderr, "the word at byte %llu of a mailbox is not 0x%08x\n", (unsigned long long)at, word);
-            return false;
-        }
-    return true;
-}
-
-static bool lane_is_dirty(const struct rondo_limits *limits, const char *mailbox)
-{
-    const uint32_t half = limits->half_lines;
-    const unsigned line = limits->line_bytes;
-    const uint64_t escapes = rondo_mailbox_escapes_at(half, line), tokens = rondo_mailbox_tokens_at(half, line);
-    const uint64_t fifos = rondo_mailbox_fifos_at(half, line, limits->ranks);
-    const uint64_t lines = (uint64_t)(limits->ranks - 1) * limits->fifo_channels * limits->fifo_lines;
-    const uint64_t credits = rondo_mailbox_credits_at(fifos, lines, line);
-    return !all_are(mailbox, 0, escapes, RONDO_EMPTY_WORD) || !all_are(mailbox, escapes, escapes + 2ull * half, 0) ||
-           !all_are(mailbox, tokens, fifos, RONDO_EMPTY_WORD) ||
-           !all_are(mailbox, fifos, fifos + lines * line, RONDO_EMPTY_WORD) ||
-           !all_are(mailbox, fifos + lines * line, fifos + lines * (line + 1), 0) ||
-           !all_are(mailbox, credits, credits + 4ull * limits->ranks * limits->fifo_channels, 77);
-}
-
 /* What a device gives may be dirty (a freed comm's mailboxes): lanes begin clean whatever was there. */
 static int poisoned(struct rig *rig)
 {
@@ -175,8 +150,9 @@ static int poisoned(struct rig *rig)
                       "channel %d is dirty", c);
         RIG_OK(anchor->ops->read(anchor->device, words, anchor->mailbox.address, mailbox));
         for (unsigned l = 0; l < RONDO_LANE_COUNT; l++)
-            if (lane_is_dirty(&limits, (const char *)words + l * (mailbox / RONDO_LANE_COUNT)))
-                return 1;
+            RIG_CHECK(mailbox_at_rest(&limits, (const char *)words + l * (mailbox / RONDO_LANE_COUNT)) &&
+                          mailbox_credits_are(&limits, (const char *)words + l * (mailbox / RONDO_LANE_COUNT), 77),
+                      "lane %u is dirty", l);
         for (unsigned l = 0; l < RONDO_LANE_COUNT; l++)
             RIG_CHECK(rondo_lane_report(anchor, l)->kind == 0 && rondo_lane_report(anchor, l)->abort == 0, "a report");
     }

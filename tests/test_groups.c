@@ -1,6 +1,7 @@
 /* Random groups of all ops, types, sizes, places, comms and streams, eager and captured, against a plain reference. A failure
  * names its seed; RONDO_TEST_SEED=N runs that one alone, RONDO_TEST_GROUPS=N as many. */
 #include "support/item.h"
+#include "support/mailbox.h"
 #include "support/rig.h"
 
 #include <criterion/criterion.h>
@@ -138,6 +139,7 @@ static int random_groups(struct rig *rig)
         place.streams[s] = rig->machine->stream_create(MACHINE_STREAM_NONBLOCKING);
     for (long i = 0; i < groups && !failed; i++)
         failed = run_seed(rig, &place, seed >= 0 ? (uint64_t)seed : (uint64_t)i * 64 + (uint64_t)rig->ranks);
+    failed = failed || mailboxes_check(rig);
     for (int s = 0; s < STREAMS; s++)
         rig->machine->stream_destroy(place.streams[s]);
     RIG_OK(rondoCommDestroy(place.comms[1]));

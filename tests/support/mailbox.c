@@ -1,0 +1,67 @@
+#include "support/mailbox.h"
+
+#include "comm/comm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Whether words from byte `from` to `to` are all this one. */
+static bool all_are(const char *mailbox, uint64_t from, uint64_t to, uint32_t word)
+{
+    for (uint64_t at = from; at < to; at += sizeof word)
+        if (memcmp(mailbox + at, &word, sizeof word)) {
+            fprintf(stderr, "the word at byte %llu of a mailbox is not 0x%08x\n", (unsigned long long)at, word);
+            return false;
+        }
+    return true;
+}
+
+struct places {
+    uint64_t escapes, tokens, fifos, fifo_escapes, credits;
+};
+
+static struct places places_of(const struct rondo_limits *limits)
+{
+    const uint32_t half = limits->half_lines;
+    const unsigned line = limits->line_bytes;
+    const uint64_t lines = (uint64_t)(limits->ranks - 1) * limits->fifo_channels * limits->fifo_lines;
+    struct places p;
+    p.escapes = rondo_mailbox_escapes_at(half, line);
+    p.tokens = rondo_mailbox_tokens_at(half, line);
+    p.fifos = rondo_mailbox_fifos_at(half, line, limits->ranks);
+    p.fifo_escapes = p.fifos + lines * line;
+    p.credits = rondo_mailbox_credits_at(p.fifos, lines, line);
+    return p;
+}
+
+bool mailbox_at_rest(const struct rondo_limits *limits, const char *mailbox)
+{
+    const struct places p = places_of(limits);
+    const uint64_t fifo_lines = (p.fifo_escapes - p.fifos) / limits->line_bytes;
+    return all_are(mailbox, 0, p.escapes, RONDO_EMPTY_WORD) &&
+           all_are(mailbox, p.escapes, p.escapes + 2ull * limits->half_lines, 0) &&
+           all_are(mailbox, p.tokens, p.fifos, RONDO_EMPTY_WORD) &&
+           all_are(mailbox, p.fifos, p.fifo_escapes, RONDO_EMPTY_WORD) &&
+           all_are(mailbox, p.fifo_escapes, p.fifo_escapes + fifo_lines, 0);
+}
+
+bool mailbox_credits_are(const struct rondo_limits *limits, const char *mailbox, uint32_t credit)
+{
+    const uint64_t at = places_of(limits).credits;
+    return all_are(mailbox, at, at + 4ull * limits->ranks * limits->fifo_channels, credit);
+}
+
+int mailboxes_check(struct rig *rig)
+{
+    const struct rondoComm *comm = rig->comm;
+    const size_t bytes = comm->anchor->mailbox.bytes;
+    char *copy = malloc(bytes);
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
+    RIG_OK(comm->ops->read(comm->device, copy, comm->anchor->mailbox.address, bytes));
+    for (size_t lane = 0; lane < RONDO_LANE_COUNT; lane++)
+        RIG_CHECK(mailbox_at_rest(&comm->limits, copy + lane * (bytes / RONDO_LANE_COUNT)), "lane %zu", lane);
+    free(copy);
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
+    return 0;
+}
