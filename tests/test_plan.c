@@ -50,6 +50,12 @@ static struct rondo_work *work_of(struct rondo_plan_launch *launch, unsigned w)
     return (struct rondo_work *)((char *)head + head->works_at) + w;
 }
 
+static struct rondo_channel_works channel_of(const struct rondo_plan_launch *launch, unsigned c)
+{
+    const struct rondo_batch_head *head = &launch->args.batch.head;
+    return ((const struct rondo_channel_works *)((const char *)head + head->channels_at))[c];
+}
+
 static uint64_t slots(const struct rondo_limits *limits, const struct rondo_work *work)
 {
     return (uint64_t)(limits->ranks - 1) * (work->algo == RONDO_TWO_SHOT ? 2 : 1);
@@ -103,7 +109,7 @@ Test(plan, puts_a_group_of_small_ops_into_one_launch)
     plan_next(&limits, tasks, 32, &launch);
     cr_assert_eq(launch.works, 32);
     cr_assert_eq(launch.steps, 1);
-    cr_assert_eq(launch.kernel, RONDO_KERNEL_all_reduce_group_F32_SUM);
+    cr_assert_eq(launch.kernel, RONDO_KERNEL_all_reduce_group_F32);
 }
 
 Test(plan, lays_the_works_of_a_batch_side_by_side)
@@ -135,10 +141,10 @@ Test(plan, lays_the_works_of_a_batch_side_by_side)
                 cr_assert_eq(work->steps, 1);
                 next = work->line0 + slots(&limits, work) * work->step_lines;
                 for (unsigned c = work->channel0; c < work->channel0 + work->channels; c++)
-                    cr_assert(launch.args.batch.head.first[c] <= w && w <= launch.args.batch.head.last[c]);
+                    cr_assert(channel_of(&launch, c).first <= w && w <= channel_of(&launch, c).last);
             }
             for (unsigned c = 0; c < launch.blocks; c++) /* no channel runs what is another's */
-                for (unsigned w = launch.args.batch.head.first[c]; w <= launch.args.batch.head.last[c]; w++) {
+                for (unsigned w = channel_of(&launch, c).first; w <= channel_of(&launch, c).last; w++) {
                     const struct rondo_work *work = work_of(&launch, w);
                     cr_assert(work->channel0 <= c && c < work->channel0 + work->channels);
                 }

@@ -182,14 +182,12 @@ struct rondo_reduced {
     bool dead;
 };
 
-#define X(NAME, value, storage, accumulator)                                                          \
-    RONDO_CALL struct rondo_reduced rondo_reduce_##NAME(struct rondo_run run, uint32_t at,            \
-                                                        struct rondo_line own)                        \
-    {                                                                                                 \
-        struct rondo_reduced reduced;                                                                 \
-        reduced.line = rondo_reduce_any(RONDO_##NAME, (enum rondo_redop)run.work->redop, &run, at, own); \
-        reduced.dead = run.dead;                                                                      \
-        return reduced;                                                                               \
+#define X(NAME, value, storage, accumulator)                                                                        \
+    RONDO_CALL struct rondo_reduced rondo_reduce_##NAME(struct rondo_run run, uint32_t at, struct rondo_line own) { \
+        struct rondo_reduced reduced;                                                                               \
+        reduced.line = rondo_reduce_any(RONDO_##NAME, (enum rondo_redop)run.work->redop, &run, at, own);            \
+        reduced.dead = run.dead;                                                                                    \
+        return reduced;                                                                                             \
     }
 RONDO_DTYPES(X)
 #undef X
@@ -199,9 +197,9 @@ RONDO_FN struct rondo_line rondo_reduce_dispatch(unsigned dtype, struct rondo_ru
 {
     struct rondo_reduced reduced = {own, run->dead};
     switch (dtype) {
-#define X(NAME, value, storage, accumulator)            \
-    case RONDO_##NAME:                                  \
-        reduced = rondo_reduce_##NAME(*run, at, own);   \
+#define X(NAME, value, storage, accumulator)          \
+    case RONDO_##NAME:                                \
+        reduced = rondo_reduce_##NAME(*run, at, own); \
         break;
         RONDO_DTYPES(X)
 #undef X

@@ -11,7 +11,7 @@
 
 /* X(name, COLLECTIVE, ALGO, DTYPE, tuned): kernels of one work. `tuned`: works of many lines have code of their own for common
  * numbers of ranks. */
-#define RONDO_SINGLES_OF(X, DTYPE, tuned)                            \
+#define RONDO_SINGLES_OF(X, DTYPE, tuned)                             \
     X(all_reduce_oneshot_##DTYPE, ALL_REDUCE, ONE_SHOT, DTYPE, tuned) \
     X(all_reduce_twoshot_##DTYPE, ALL_REDUCE, TWO_SHOT, DTYPE, tuned) \
     X(reduce_scatter_##DTYPE, REDUCE_SCATTER, ONE_SHOT, DTYPE, tuned) \
@@ -29,9 +29,9 @@
 #define RONDO_PART_4(A, X) A(X, U8, false) A(X, U64, false)
 #define RONDO_PART_5(A, X) A(X, E4M3, false)
 #define RONDO_PART_6(A, X) A(X, E5M2, false)
-#define RONDO_PARTS(A, X)                                                                                   \
-    RONDO_PART_0(A, X) RONDO_PART_1(A, X) RONDO_PART_2(A, X) RONDO_PART_3(A, X) RONDO_PART_4(A, X)          \
-    RONDO_PART_5(A, X) RONDO_PART_6(A, X)
+#define RONDO_PARTS(A, X) \
+    RONDO_PART_0(A, X)    \
+    RONDO_PART_1(A, X) RONDO_PART_2(A, X) RONDO_PART_3(A, X) RONDO_PART_4(A, X) RONDO_PART_5(A, X) RONDO_PART_6(A, X)
 
 /* Works that only move data; their type does not matter. */
 #define RONDO_MOVES(X)                                  \
@@ -52,10 +52,10 @@ enum rondo_kernel_number {
     RONDO_KERNEL_BEFORE_GROUPS = RONDO_KERNEL_GROUPS - 1,
     RONDO_PARTS(RONDO_GROUPS_OF, X)
 #undef X
-        RONDO_KERNEL_BARRIER,  /* a barrier alone: rondo_single_args without a work */
-    RONDO_KERNEL_TRANSFERS,    /* sends and receives alone: rondo_small_args */
-    RONDO_KERNEL_BATCH,        /* anything: rondo_batch_args */
-    RONDO_KERNEL_LARGE,        /* the same with rondo_large_args */
+        RONDO_KERNEL_BARRIER, /* a barrier alone: rondo_single_args without a work */
+    RONDO_KERNEL_TRANSFERS,   /* sends and receives alone: rondo_small_args */
+    RONDO_KERNEL_BATCH,       /* anything: rondo_batch_args */
+    RONDO_KERNEL_LARGE,       /* the same with rondo_large_args */
     RONDO_KERNEL_COUNT
 };
 

@@ -2,15 +2,15 @@
 #include "kernels/entry.h"
 #include "kernels/instances.h"
 
-#define SINGLE(name, COLLECTIVE, ALGO, DTYPE, tuned)                                        \
-    RONDO_KERNEL rondo_##name(RONDO_ARGS(struct rondo_single_args) args)                    \
-    {                                                                                       \
-        rondo_single_body(RONDO_##COLLECTIVE, RONDO_##ALGO, RONDO_##DTYPE, tuned, &args);   \
+#define SINGLE(name, COLLECTIVE, ALGO, DTYPE, tuned)                                      \
+    RONDO_KERNEL rondo_##name(RONDO_ARGS(struct rondo_single_args) args)                  \
+    {                                                                                     \
+        rondo_single_body(RONDO_##COLLECTIVE, RONDO_##ALGO, RONDO_##DTYPE, tuned, &args); \
     }
-#define GROUP(name, COLLECTIVE, ALGO, DTYPE, tuned)                       \
-    RONDO_KERNEL rondo_##name(RONDO_ARGS(struct rondo_batch_args) args)   \
-    {                                                                     \
-        rondo_group_body(RONDO_##COLLECTIVE, RONDO_##DTYPE, &args.head);  \
+#define GROUP(name, COLLECTIVE, ALGO, DTYPE, tuned)                      \
+    RONDO_KERNEL rondo_##name(RONDO_ARGS(struct rondo_batch_args) args)  \
+    {                                                                    \
+        rondo_group_body(RONDO_##COLLECTIVE, RONDO_##DTYPE, &args.head); \
     }
 
 #if RONDO_UNIT == 0

@@ -13,28 +13,28 @@ static const struct kernel kernels[RONDO_KERNEL_COUNT] = {
     RONDO_PART_0(RONDO_SINGLES_OF, X) RONDO_PART_0(RONDO_GROUPS_OF, X)
 #undef UNIT
 #define UNIT 1
-    RONDO_PART_1(RONDO_SINGLES_OF, X) RONDO_PART_1(RONDO_GROUPS_OF, X)
+        RONDO_PART_1(RONDO_SINGLES_OF, X) RONDO_PART_1(RONDO_GROUPS_OF, X)
 #undef UNIT
 #define UNIT 2
-    RONDO_PART_2(RONDO_SINGLES_OF, X) RONDO_PART_2(RONDO_GROUPS_OF, X)
+            RONDO_PART_2(RONDO_SINGLES_OF, X) RONDO_PART_2(RONDO_GROUPS_OF, X)
 #undef UNIT
 #define UNIT 3
-    RONDO_PART_3(RONDO_SINGLES_OF, X) RONDO_PART_3(RONDO_GROUPS_OF, X)
+                RONDO_PART_3(RONDO_SINGLES_OF, X) RONDO_PART_3(RONDO_GROUPS_OF, X)
 #undef UNIT
 #define UNIT 4
-    RONDO_PART_4(RONDO_SINGLES_OF, X) RONDO_PART_4(RONDO_GROUPS_OF, X)
+                    RONDO_PART_4(RONDO_SINGLES_OF, X) RONDO_PART_4(RONDO_GROUPS_OF, X)
 #undef UNIT
 #define UNIT 5
-    RONDO_PART_5(RONDO_SINGLES_OF, X) RONDO_PART_5(RONDO_GROUPS_OF, X)
+                        RONDO_PART_5(RONDO_SINGLES_OF, X) RONDO_PART_5(RONDO_GROUPS_OF, X)
 #undef UNIT
 #define UNIT 6
-    RONDO_PART_6(RONDO_SINGLES_OF, X) RONDO_PART_6(RONDO_GROUPS_OF, X)
+                            RONDO_PART_6(RONDO_SINGLES_OF, X) RONDO_PART_6(RONDO_GROUPS_OF, X)
 #undef UNIT
 #define UNIT RONDO_UNIT_MOVES
-    RONDO_MOVES(X)
+                                RONDO_MOVES(X)
 #undef UNIT
 #undef X
-    [RONDO_KERNEL_BARRIER] = {.name = "rondo_barrier", .unit = RONDO_UNIT_MOVES},
+                                    [RONDO_KERNEL_BARRIER] = {.name = "rondo_barrier", .unit = RONDO_UNIT_MOVES},
     [RONDO_KERNEL_TRANSFERS] = {.name = "rondo_transfers", .unit = RONDO_UNIT_MOVES},
     [RONDO_KERNEL_BATCH] = {.name = "rondo_batch", .unit = RONDO_UNIT_BATCH},
     [RONDO_KERNEL_LARGE] = {.name = "rondo_batch_large", .unit = RONDO_UNIT_BATCH},

@@ -57,6 +57,7 @@ struct rondo_plan_launch {
     union {
         struct rondo_lane_args lane; /* which all of them begin with */
         struct rondo_single_args single;
+        struct rondo_small_args small;
         struct rondo_batch_args batch;
         struct rondo_large_args large;
     } args;
