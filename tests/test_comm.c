@@ -366,6 +366,8 @@ static int disagreeing(struct rig *rig)
 
 Test(comm, of_ranks_whose_configs_disagree_fails_on_all)
 {
+    if (rig_ranks(3) < 3)
+        cr_skip_test("needs three devices");
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(3), .no_comm = true}, disagreeing), 0);
 }
 

@@ -139,34 +139,31 @@ RONDO_FN void rondo_single_steps(struct rondo_how how, enum rondo_collective col
     rondo_launch_end(&run, args->work.steps);
 }
 
-RONDO_FN void rondo_single_lean(enum rondo_collective collective, enum rondo_dtype dtype, unsigned element,
-                                unsigned ranks, const struct rondo_single_args *args)
+RONDO_FN void rondo_single_lean(enum rondo_collective collective, enum rondo_dtype dtype, enum rondo_redop op,
+                                unsigned element, unsigned ranks, const struct rondo_single_args *args)
 {
     if (collective == RONDO_BROADCAST)
         rondo_lean_broadcast(element, ranks, args);
     else if (collective == RONDO_REDUCE)
-        rondo_lean_reduce(dtype, ranks, args);
+        rondo_lean_reduce(dtype, op, ranks, args);
     else
-        rondo_lean_all(collective, dtype, element, ranks, args);
+        rondo_lean_all(collective, dtype, op, element, ranks, args);
 }
 
-/* Numbers of ranks that machines commonly have get code of their own. A work of data movement has a type of its own, too, of
- * which only the alignment counts. */
-RONDO_FN void rondo_single_body(enum rondo_collective collective, enum rondo_algo algo, enum rondo_dtype dtype,
-                                bool tuned, const struct rondo_single_args *args)
+RONDO_FN void rondo_single_as(enum rondo_collective collective, enum rondo_algo algo, enum rondo_dtype dtype,
+                              enum rondo_redop op, bool tuned, const struct rondo_single_args *args)
 {
     const struct rondo_how two = {2, 4, false}, four = {4, 2, false}, eight = {8, 1, false}, any = {0, 1, false};
-    const enum rondo_redop op = (enum rondo_redop)args->work.redop;
     const unsigned ranks = args->lane.ranks;
     const unsigned element = rondo_dtype_bytes(rondo_reduces(collective) ? dtype : args->work.dtype);
     const bool lean = algo == RONDO_ONE_SHOT && args->work.step_lines == args->work.channels * rondo_threads() &&
                       args->work.steps == 1;
     if (lean && ranks == 2)
-        rondo_single_lean(collective, dtype, element, 2, args);
+        rondo_single_lean(collective, dtype, op, element, 2, args);
     else if (RONDO_VARIANTS && lean && ranks == 4)
-        rondo_single_lean(collective, dtype, element, 4, args);
+        rondo_single_lean(collective, dtype, op, element, 4, args);
     else if (RONDO_VARIANTS && lean && ranks == 8)
-        rondo_single_lean(collective, dtype, element, 8, args);
+        rondo_single_lean(collective, dtype, op, element, 8, args);
     else if (tuned && ranks == 2)
         rondo_single_steps(two, collective, algo, dtype, op, element, args);
     else if (tuned && ranks == 4)
@@ -175,6 +172,17 @@ RONDO_FN void rondo_single_body(enum rondo_collective collective, enum rondo_alg
         rondo_single_steps(eight, collective, algo, dtype, op, element, args);
     else
         rondo_single_steps(any, collective, algo, dtype, op, element, args);
+}
+
+/* Numbers of ranks that machines commonly have get code of their own, and so do sums of the tuned types: a branch by the operator
+ * costs 0.1 us at 1 KiB (two H200s). A work of data movement has a type of its own, too, of which only the alignment counts. */
+RONDO_FN void rondo_single_body(enum rondo_collective collective, enum rondo_algo algo, enum rondo_dtype dtype,
+                                bool tuned, const struct rondo_single_args *args)
+{
+    if (!rondo_reduces(collective) || (tuned && args->work.redop == RONDO_SUM))
+        rondo_single_as(collective, algo, dtype, RONDO_SUM, tuned, args);
+    else
+        rondo_single_as(collective, algo, dtype, (enum rondo_redop)args->work.redop, false, args);
 }
 
 /* ---- a barrier alone, of one block ---- */
@@ -351,18 +359,28 @@ RONDO_FN void rondo_batch_body(const struct rondo_batch_head *head)
     rondo_launch_end(&run, head->steps);
 }
 
+RONDO_FN void rondo_group_as(enum rondo_collective collective, enum rondo_dtype dtype, enum rondo_redop op,
+                             const struct rondo_batch_head *head)
+{
+    if (head->lane.ranks == 2)
+        rondo_lean_group(collective, dtype, op, 2, head);
+    else if (head->lane.ranks == 4)
+        rondo_lean_group(collective, dtype, op, 4, head);
+    else
+        rondo_lean_group(collective, dtype, op, 8, head);
+}
+
 /* Works of one kind, a line to a thread. The plan makes such launches for these numbers of ranks only. */
-RONDO_FN void rondo_group_body(enum rondo_collective collective, enum rondo_dtype dtype,
+RONDO_FN void rondo_group_body(enum rondo_collective collective, enum rondo_dtype dtype, bool tuned,
                                const struct rondo_batch_head *head)
 {
+    const struct rondo_work *works = (const struct rondo_work *)((const char *)head + head->works_at);
     if (!RONDO_VARIANTS)
         rondo_batch_body(head);
-    else if (head->lane.ranks == 2)
-        rondo_lean_group(collective, dtype, 2, head);
-    else if (head->lane.ranks == 4)
-        rondo_lean_group(collective, dtype, 4, head);
+    else if (tuned && works->redop == RONDO_SUM)
+        rondo_group_as(collective, dtype, RONDO_SUM, head);
     else
-        rondo_lean_group(collective, dtype, 8, head);
+        rondo_group_as(collective, dtype, (enum rondo_redop)works->redop, head);
 }
 
 /* One work on the batch's code. */

@@ -15,10 +15,10 @@
 RONDO_PARTS(RONDO_SINGLES_OF, SINGLE)
 RONDO_MOVES(SINGLE)
 
-#define GROUP(name, COLLECTIVE, ALGO, DTYPE, tuned)                \
-    RONDO_KERNEL name(const void *args)                            \
-    {                                                              \
-        rondo_group_body(RONDO_##COLLECTIVE, RONDO_##DTYPE, args); \
+#define GROUP(name, COLLECTIVE, ALGO, DTYPE, tuned)                       \
+    RONDO_KERNEL name(const void *args)                                   \
+    {                                                                     \
+        rondo_group_body(RONDO_##COLLECTIVE, RONDO_##DTYPE, false, args); \
     }
 RONDO_PARTS(RONDO_GROUPS_OF, GROUP)
 

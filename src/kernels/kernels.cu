@@ -7,10 +7,10 @@
     {                                                                                     \
         rondo_single_body(RONDO_##COLLECTIVE, RONDO_##ALGO, RONDO_##DTYPE, tuned, &args); \
     }
-#define GROUP(name, COLLECTIVE, ALGO, DTYPE, tuned)                      \
-    RONDO_KERNEL rondo_##name(RONDO_ARGS(struct rondo_batch_args) args)  \
-    {                                                                    \
-        rondo_group_body(RONDO_##COLLECTIVE, RONDO_##DTYPE, &args.head); \
+#define GROUP(name, COLLECTIVE, ALGO, DTYPE, tuned)                             \
+    RONDO_KERNEL rondo_##name(RONDO_ARGS(struct rondo_batch_args) args)         \
+    {                                                                           \
+        rondo_group_body(RONDO_##COLLECTIVE, RONDO_##DTYPE, tuned, &args.head); \
     }
 
 #if RONDO_UNIT == 0

@@ -51,9 +51,9 @@ RONDO_FN void rondo_lean_push(const struct rondo_run *run, unsigned ranks, unsig
 }
 
 /* Line i of a work in which everybody hears from everybody: all-reduce, reduce-scatter, all-gather, all-to-all. */
-RONDO_FN void rondo_lean_line(enum rondo_collective collective, enum rondo_dtype dtype, unsigned element,
-                              unsigned ranks, const struct rondo_lane_args *lane, const struct rondo_work *work,
-                              uint32_t line0, uint32_t i, bool mine)
+RONDO_FN void rondo_lean_line(enum rondo_collective collective, enum rondo_dtype dtype, enum rondo_redop op,
+                              unsigned element, unsigned ranks, const struct rondo_lane_args *lane,
+                              const struct rondo_work *work, uint32_t line0, uint32_t i, bool mine)
 {
     const struct rondo_how how = {ranks, 1, false};
     const unsigned me = lane->rank;
@@ -93,8 +93,7 @@ RONDO_FN void rondo_lean_line(enum rondo_collective collective, enum rondo_dtype
             if (r != me)
                 looked[r] = rondo_line_load(places.from[r] + half);
         if (rondo_reduces(collective)) {
-            const struct rondo_line sum =
-                rondo_reduce_looked(dtype, (enum rondo_redop)work->redop, ranks, &run, i, own, looked);
+            const struct rondo_line sum = rondo_reduce_looked(dtype, op, ranks, &run, i, own, looked);
             if (!run.dead)
                 rondo_output(collective, element, &run, me, i, sum);
         } else {
@@ -110,16 +109,17 @@ RONDO_FN void rondo_lean_line(enum rondo_collective collective, enum rondo_dtype
     rondo_launch_end(&run, 1);
 }
 
-RONDO_FN void rondo_lean_all(enum rondo_collective collective, enum rondo_dtype dtype, unsigned element, unsigned ranks,
-                             const struct rondo_single_args *args)
+RONDO_FN void rondo_lean_all(enum rondo_collective collective, enum rondo_dtype dtype, enum rondo_redop op,
+                             unsigned element, unsigned ranks, const struct rondo_single_args *args)
 {
     const uint32_t i = rondo_block() * rondo_threads() + rondo_thread();
-    rondo_lean_line(collective, dtype, element, ranks, &args->lane, &args->work, 0, i, i < (uint32_t)args->work.span);
+    rondo_lean_line(collective, dtype, op, element, ranks, &args->lane, &args->work, 0, i,
+                    i < (uint32_t)args->work.span);
 }
 
 /* A group of such works, all of the same kind: each thread looks for the work that its line is of. */
-RONDO_FN void rondo_lean_group(enum rondo_collective collective, enum rondo_dtype dtype, unsigned ranks,
-                               const struct rondo_batch_head *head)
+RONDO_FN void rondo_lean_group(enum rondo_collective collective, enum rondo_dtype dtype, enum rondo_redop op,
+                               unsigned ranks, const struct rondo_batch_head *head)
 {
     const struct rondo_channel_works mine =
         ((const struct rondo_channel_works *)((const char *)head + head->channels_at))[rondo_block()];
@@ -128,12 +128,13 @@ RONDO_FN void rondo_lean_group(enum rondo_collective collective, enum rondo_dtyp
     RONDO_ROLLED
     for (unsigned w = mine.first; w < mine.last && i >= (uint32_t)work->span; w++)
         i -= (uint32_t)work->span, work++;
-    rondo_lean_line(collective, dtype, rondo_dtype_bytes(dtype), ranks, &head->lane, work, work->line0, i,
+    rondo_lean_line(collective, dtype, op, rondo_dtype_bytes(dtype), ranks, &head->lane, work, work->line0, i,
                     i < (uint32_t)work->span);
 }
 
 /* A reduce: the root hears from all, they from each other by tokens only. */
-RONDO_FN void rondo_lean_reduce(enum rondo_dtype dtype, unsigned ranks, const struct rondo_single_args *args)
+RONDO_FN void rondo_lean_reduce(enum rondo_dtype dtype, enum rondo_redop op, unsigned ranks,
+                                const struct rondo_single_args *args)
 {
     const struct rondo_lane_args *lane = &args->lane;
     const struct rondo_work *work = &args->work;
@@ -163,8 +164,7 @@ RONDO_FN void rondo_lean_reduce(enum rondo_dtype dtype, unsigned ranks, const st
         for (unsigned r = 0; r < ranks; r++)
             if (r != me)
                 looked[r] = rondo_line_load(places.from[r] + half);
-        const struct rondo_line sum =
-            rondo_reduce_looked(dtype, (enum rondo_redop)work->redop, ranks, &run, i, own, looked);
+        const struct rondo_line sum = rondo_reduce_looked(dtype, op, ranks, &run, i, own, looked);
         if (!run.dead)
             rondo_output(RONDO_REDUCE, element, &run, me, i, sum);
     }
