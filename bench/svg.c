@@ -141,9 +141,10 @@ static void draw_title(const struct plot *plot)
     snprintf(text, sizeof text, "%s, %d ranks, device %s: latency %s", plot->op, first->ranks, first->device,
              strcmp(plot->mode, "graph") == 0 ? "in graph replays" : "of eager ops");
     draw_text(plot, LEFT, 32, 20, "start", text);
-    int used = snprintf(text, sizeof text, "%s%s%s%smean of the slowest rank", plot->types ? "" : first->type,
-                        plot->types || plot->redops ? "" : " ", plot->redops ? "" : first->redop,
-                        plot->types && plot->redops ? "" : ", ");
+    const char *type = plot->types ? "" : first->type;
+    const char *redop = plot->redops || strcmp(first->redop, "none") == 0 ? "" : first->redop;
+    int used = snprintf(text, sizeof text, "%s%s%s%smean of the slowest rank", type, *type && *redop ? " " : "", redop,
+                        *type || *redop ? ", " : "");
     if (options->group > 1)
         used += snprintf(text + used, sizeof text - (size_t)used, ", groups of %d calls", options->group);
     if (options->compute_us > 0)
