@@ -418,12 +418,14 @@ static int dead_handle(struct rig *rig, rondoComm_t comm, bool null_may_end)
 {
     int value;
     rondoResult_t error;
+    rondoChoice_t choice = RONDO_CHOICE_INITIALIZER;
     float *a = rig->machine->alloc(4096);
 #define DEAD(call) RIG_CHECK((call) == rondoInvalidArgument, "accepted")
     DEAD(rondoCommCount(comm, &value));
     DEAD(rondoCommRank(comm, &value));
     DEAD(rondoCommDevice(comm, &value));
     DEAD(rondoCommGetAsyncError(comm, &error));
+    DEAD(rondoCommExplain(comm, "all_reduce", 4, rondoFloat, rondoSum, &choice));
     DEAD(rondoAllReduce(a, a, 4, rondoFloat, rondoSum, comm, rig->stream));
     RIG_OK(rondoGroupStart());
     DEAD(rondoAllReduce(a, a, 4, rondoFloat, rondoSum, comm, rig->stream));

@@ -260,6 +260,35 @@ RONDO_API rondoResult_t rondoRedOpCreatePreMulSum(rondoRedOp_t *op, void *scalar
                                                   rondoScalarResidence_t residence, rondoComm_t comm);
 RONDO_API rondoResult_t rondoRedOpDestroy(rondoRedOp_t op, rondoComm_t comm);
 
+/* ---- how an op would run ---- */
+
+/* What a comm has chosen for an op. Start from RONDO_CHOICE_INITIALIZER: `size` lets older and newer callers' structs be
+ * filled; fields that the caller's struct lacks are left out, fields that this library does not know stay as they are. The
+ * texts are constants. */
+typedef struct {
+    size_t size;           /* sizeof(rondoChoice_t) of the caller */
+    const char *algorithm; /* "one-shot", "two-shot"; "fifo": made of messages; "tokens": a barrier; "": nothing runs */
+    const char *protocol;  /* what becomes visible whole: "line16" (16 bytes; GPUs), "line8" (8; host device); or "" */
+    const char *kernel;    /* as profilers show it, or "" */
+    int channels;          /* thread blocks of the launch */
+    int threads;           /* of a block */
+    size_t steps;          /* fillings of a mailbox half that the exchange takes; 0 of messages, which flow */
+} rondoChoice_t;
+
+#define RONDO_CHOICE_INITIALIZER                         \
+    {                                                    \
+        sizeof(rondoChoice_t), NULL, NULL, NULL, 0, 0, 0 \
+    }
+
+/* How one call of `op` would run on this rank, alone and not in a group; `count` is the call's argument of that name (of
+ * all_gather sendcount, of reduce_scatter recvcount). Enqueues nothing, and may be called at any time, also while streams
+ * capture. Ops: all_reduce, all_gather, reduce_scatter, broadcast, reduce, all_to_all, gather and scatter (as the root runs
+ * them), send, recv, send_recv (one of each, to and from other ranks), all_to_allv and all_gatherv (all parts of `count`
+ * elements), barrier (count and datatype are ignored). `redop` matters to reductions only. A count of 0 chooses nothing:
+ * the texts are "" and the numbers 0. Other names are refused with rondoInvalidArgument. */
+RONDO_API rondoResult_t rondoCommExplain(rondoComm_t comm, const char *op, size_t count, rondoDataType_t datatype,
+                                         rondoRedOp_t redop, rondoChoice_t *choice);
+
 /* ---- groups ---- */
 
 /* Calls between Start and End are issued together: they may be of several comms, and small ones share a launch. Groups
