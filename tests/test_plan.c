@@ -146,6 +146,46 @@ Test(plan, lays_the_works_of_a_batch_side_by_side)
     }
 }
 
+/* What rondo_lean_group goes by: a block's threads have a line of its works each, from where the first of them stands. */
+static void check_lean(const struct rondo_plan_launch *launch, const struct rondo_work *works)
+{
+    const struct rondo_batch_head *head = &launch->args.batch.head;
+    uint64_t had[RONDO_BATCH_WORKS] = {0};
+    for (unsigned b = 0; b < launch->blocks; b++)
+        for (unsigned t = 0; t < launch->threads; t++) {
+            unsigned w = head->first[b];
+            uint64_t i = (uint64_t)(b - works[w].channel0) * launch->threads + t;
+            for (; w < head->last[b] && i >= works[w].span; w++)
+                i -= works[w].span;
+            had[w] += i < works[w].span;
+        }
+    for (unsigned w = 0; w < launch->works; w++)
+        cr_assert_eq(had[w], works[w].span, "work %u of %u: %llu of %llu lines", w, launch->works,
+                     (unsigned long long)had[w], (unsigned long long)works[w].span);
+}
+
+Test(plan, gives_a_thread_to_each_line_of_a_group_of_one_line_a_thread)
+{
+    struct draw dice = {7};
+    unsigned lean = 0;
+    for (int round = 0; round < 20000; round++) {
+        struct rondo_limits limits = gpu_limits(2u << draw_below(&dice, 3));
+        struct rondo_task tasks[RONDO_BATCH_WORKS];
+        struct rondo_plan_launch launch;
+        const size_t count = 2 + draw_below(&dice, RONDO_BATCH_WORKS - 1);
+        const unsigned bits = 4 + draw_below(&dice, 13);
+        limits.max_channels = round % 2 ? 128 : 1 + draw_below(&dice, 128);
+        for (size_t i = 0; i < count; i++)
+            tasks[i] = task_of(1 + draw_below(&dice, 1u << draw_below(&dice, bits)), RONDO_F32);
+        plan_next(&limits, tasks, count, &launch);
+        if (launch.kernel != RONDO_KERNEL_all_reduce_group_F32_SUM)
+            continue;
+        check_lean(&launch, work_of(&launch, 0));
+        lean++;
+    }
+    cr_assert_gt(lean, 1000);
+}
+
 Test(plan, does_not_depend_on_where_the_buffers_are)
 {
     struct rondo_limits limits = gpu_limits(4);

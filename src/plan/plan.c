@@ -272,6 +272,9 @@ static unsigned group_kernel(const struct rondo_group_plan *plan, const struct r
         lines[work->channel0] += work->span;
         if (work->channels > 1 ? work->span > (uint64_t)work->channels * threads : lines[work->channel0] > threads)
             return RONDO_KERNEL_BATCH;
+        if (work->channels >
+            1) /* its last channel is no place for others: their lines would not begin with its threads */
+            lines[work->channel0 + work->channels - 1] = threads;
     }
     return rondo_kernel_group(works->collective, works->algo, works->dtype, works->redop);
 }
