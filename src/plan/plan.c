@@ -279,12 +279,12 @@ static unsigned group_kernel(const struct rondo_group_plan *plan, const struct r
     return rondo_kernel_group(works->collective, works->algo, works->dtype, works->redop);
 }
 
-static void plan_batch(struct rondo_group_plan *plan, size_t count, struct rondo_plan_launch *launch)
+static void plan_batch(struct rondo_group_plan *plan, size_t count, bool messages, struct rondo_plan_launch *launch)
 {
     struct rondo_batch_head *head = &launch->args.batch.head;
     char *const start = (char *)head;
     size_t at = sizeof *head;
-    unsigned message_threads = 0;
+    unsigned message_threads = 0, ends = 0;
     memset((char *)head + sizeof head->lane, 0, sizeof *head - sizeof head->lane);
     launch->threads = 1;
     launch->steps = 0;
@@ -295,7 +295,9 @@ static void plan_batch(struct rondo_group_plan *plan, size_t count, struct rondo
                                                         (struct rondo_work *)(start + at), launch);
     head->steps = launch->steps;
     head->transfers_at = (uint16_t)at;
-    const unsigned ends = rondo_plan_transfers(plan, start, &at, head, &launch->messages, &message_threads);
+    launch->messages = 0;
+    if (messages)
+        ends = rondo_plan_transfers(plan, start, &at, head, &launch->messages, &message_threads);
 
     if (launch->steps <= 1 && message_threads > launch->threads) /* threads of one step need not match the peers' */
         launch->threads = message_threads;
@@ -328,8 +330,9 @@ void rondo_plan_next(struct rondo_group_plan *plan, struct rondo_plan_launch *la
         count = batch_extent(plan->limits, tasks, left);
         count = count ? count : 1;
     }
-    if (count != 1 || plan->messages_left || !plan_single(plan->limits, tasks, launch))
-        plan_batch(plan, count, launch);
+    const bool messages = plan->messages_left && count == left;
+    if (count != 1 || messages || !plan_single(plan->limits, tasks, launch))
+        plan_batch(plan, count, messages, launch);
     plan->tasks_done += launch->works;
     plan->messages_left -= launch->messages;
 }
