@@ -36,10 +36,12 @@ static int forced_algo(void)
 }
 
 /* FIFOs for sends and receives: as many to and from each peer as blocks of a launch can serve at once, in half as much memory
- * as a half of the mailbox has. */
+ * as a half of the mailbox has. Three quarters of a FIFO hold more than a warp sends: lanes that have room for their lines wait for
+ * those that have none (the compiler joins them before they store), and these wait for the receiver, which must not need the
+ * lines of the former. */
 static void set_fifos(struct rondo_limits *limits)
 {
-    enum { MOST_CHANNELS = 32, FEWEST_LINES = 16 };
+    enum { MOST_CHANNELS = 32, FEWEST_LINES = 64 };
     const unsigned peers = limits->ranks > 1 ? limits->ranks - 1 : 1;
     limits->fifo_channels = 1;
     while (limits->fifo_channels < MOST_CHANNELS && 2 * limits->fifo_channels * (2 * peers + 1) <= limits->max_channels)
