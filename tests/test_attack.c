@@ -135,3 +135,34 @@ Test(attack, a_reduce_scatterv_may_not_overwrite_the_part_of_another_rank)
     setenv("RONDO_TIMEOUT_MS", "5000", 1);
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2)}, reduce_scatterv_into_anothers_part), 0);
 }
+
+/* ---- steps of fewer lines than there are ranks ---- */
+
+/* The last rank owns no line of the second step, and all the others own some of the third. */
+static int reduce_in_tiny_steps(struct rig *rig)
+{
+    const struct rondo_limits *limits = &rig->comm->limits;
+    const size_t step = limits->max_channels, lines = 3 * step * limits->ranks - (limits->ranks - 1);
+    const size_t count = lines * limits->line_bytes / sizeof(int32_t);
+    int32_t *send = rig->machine->alloc(count * sizeof *send), *recv = rig->machine->alloc(count * sizeof *recv);
+    rig_input(rig, send, count, rondoInt32, rondoSum);
+    for (int round = 0; round < 30; round++) {
+        RIG_OK(rondoReduce(send, recv, count, rondoInt32, rondoSum, 0, rig->comm, rig->stream));
+        rig->machine->stream_sync(rig->stream);
+        const size_t wrong = rig->rank ? 0 : rig_wrong(rig, recv, count, rondoInt32, rondoSum);
+        RIG_CHECK(wrong == 0, "%zu of %zu wrong in round %d", wrong, count, round);
+    }
+    rig->machine->free(send);
+    rig->machine->free(recv);
+    return mailboxes_check(rig);
+}
+
+Test(attack, a_reduce_in_steps_of_fewer_lines_than_ranks_is_right, .timeout = 200)
+{
+    if (!rig_on_host())
+        cr_skip_test("needs 50 ranks");
+    setenv("RONDO_BUFFER_KIB", "64", 1);
+    setenv("RONDO_TIMEOUT_MS", "30000", 1);
+    setenv("RONDO_MAX_CTAS", "42", 1);
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = 50, .layout = RIG_THREADS}, reduce_in_tiny_steps), 0);
+}

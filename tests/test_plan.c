@@ -67,6 +67,8 @@ static void check_work(const struct rondo_limits *limits, const struct rondo_pla
     cr_assert_leq(work->channel0 + work->channels, launch->blocks);
     cr_assert_leq(launch->blocks, limits->max_channels);
     cr_assert_leq(launch->threads, limits->max_threads);
+    if (work->steps > 1 && work->algo == RONDO_TWO_SHOT && limits->half_lines >= 2 * limits->ranks * limits->ranks)
+        cr_assert_geq(work->step_lines, limits->ranks);
     if (work->steps > 1)
         cr_assert_eq(work->step_lines % (work->channels * launch->threads), 0);
 }
@@ -83,6 +85,8 @@ Test(plan, covers_any_size_within_the_mailbox)
                     struct rondo_plan_launch launch;
                     limits.half_lines = halves[h];
                     limits.forced_algo = algo;
+                    limits.max_channels = 1 + (unsigned)(count % 128);
+                    limits.forced_threads = count % 3 ? 0 : 1;
                     const struct rondo_task task = task_of(count, RONDO_BF16);
                     plan_next(&limits, &task, 1, &launch);
                     const struct rondo_work *work = work_of(&launch, 0);

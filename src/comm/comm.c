@@ -67,7 +67,9 @@ static void set_limits(struct making *m)
         if ((unsigned)m->cards[r].threads < limits->max_threads)
             limits->max_threads = (unsigned)m->cards[r].threads;
     limits->max_per_thread = limits->max_threads == 1 ? 1u << 20 : 4;
+    const uint32_t fewest = 2 * limits->ranks * limits->ranks; /* plan_steps: a step has a line for each rank */
     limits->half_lines = (uint32_t)((uint64_t)comm->config.buffer_kib * 1024 / limits->line_bytes);
+    limits->half_lines = limits->half_lines < fewest ? fewest : limits->half_lines;
     set_fifos(limits);
     limits->forced_algo = forced_algo();
     limits->forced_threads = env->threads > 0 ? (unsigned)env->threads : 0;

@@ -72,12 +72,19 @@ static struct rondo_shape plan_steps(const struct rondo_limits *limits, const st
         shape.threads = shape.threads < room ? shape.threads : (unsigned)room;
         shape.channels = (unsigned)(room / shape.threads);
     }
+    /* The last shards lack up to ranks - 1 lines. Were that more than a step, their owners would hear from nobody in a step
+     * before others' last one. The mailbox has room for so many lines (set_limits). */
+    while (shape.channels > 1 &&
+           room / (shape.channels * shape.threads) * shape.channels * shape.threads < limits->ranks)
+        shape.channels--;
     const uint64_t stride = (uint64_t)shape.channels * shape.threads;
+    const uint64_t fewest = divide_up(limits->ranks, stride);
+    const uint64_t most = fewest > limits->max_per_thread ? fewest : limits->max_per_thread;
     uint64_t per_thread = divide_up(work->span, stride);
     if (per_thread > room / stride)
         per_thread = room / stride;
-    if (per_thread > limits->max_per_thread)
-        per_thread = limits->max_per_thread;
+    if (per_thread > most)
+        per_thread = most;
     work->step_lines = (uint32_t)(stride * per_thread);
     work->steps = (uint32_t)divide_up(work->span, work->step_lines);
     work->channels = (uint16_t)shape.channels;
