@@ -1,4 +1,5 @@
 /* Faults that an adversarial review found: each test failed before its fix. */
+#include "support/draw.h"
 #include "support/mailbox.h"
 #include "support/rig.h"
 
@@ -165,4 +166,92 @@ Test(attack, a_reduce_in_steps_of_fewer_lines_than_ranks_is_right, .timeout = 20
     setenv("RONDO_TIMEOUT_MS", "30000", 1);
     setenv("RONDO_MAX_CTAS", "42", 1);
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = 50, .layout = RIG_THREADS}, reduce_in_tiny_steps), 0);
+}
+
+/* ---- one sequence of messages, which every rank cuts into groups of its own ---- */
+
+enum { SEQUENCE = 300, ROOM = 20000, AT_ONCE = 40 };
+
+struct hop {
+    int from, to;
+    size_t bytes;
+};
+
+static void hops_draw(struct hop *hops, struct draw *draw, int ranks)
+{
+    for (int i = 0; i < SEQUENCE; i++) {
+        hops[i].from = (int)draw_below(draw, (unsigned)ranks);
+        hops[i].to = (hops[i].from + 1 + (int)draw_below(draw, (unsigned)ranks - 1)) % ranks;
+        hops[i].bytes = 1 + draw_below(draw, 1u << draw_below(draw, 15)) % ROOM;
+    }
+}
+
+static unsigned char byte_of(int hop, size_t at, int run)
+{
+    return (unsigned char)(hop * 31 + (int)at * 7 + (int)(at >> 8) * 3 + run);
+}
+
+static int issue_hops(struct rig *rig, const struct hop *hops, char *memory, struct draw *cuts)
+{
+    unsigned left = 0;
+    for (int i = 0; i < SEQUENCE; i++) {
+        if (!left)
+            RIG_OK(rondoGroupStart());
+        left = left ? left : 1 + draw_below(cuts, AT_ONCE);
+        char *at = memory + (size_t)i * ROOM;
+        if (hops[i].from == rig->rank)
+            RIG_OK(rondoSend(at, hops[i].bytes, rondoInt8, hops[i].to, rig->comm, rig->stream));
+        if (hops[i].to == rig->rank)
+            RIG_OK(rondoRecv(at, hops[i].bytes, rondoInt8, hops[i].from, rig->comm, rig->stream));
+        if (--left == 0 || i == SEQUENCE - 1)
+            RIG_OK(rondoGroupEnd());
+    }
+    return 0;
+}
+
+static int cut_differently(struct rig *rig)
+{
+    const struct machine *m = rig->machine;
+    struct draw draw = {(uint64_t)rig->ranks}, cuts = {(uint64_t)rig->rank * 1000003};
+    struct hop hops[SEQUENCE];
+    char *memory = m->alloc((size_t)SEQUENCE * ROOM), *copy = malloc((size_t)SEQUENCE * ROOM);
+    hops_draw(hops, &draw, rig->ranks);
+    m->capture_begin(rig->stream, MACHINE_CAPTURE_THREAD_LOCAL);
+    if (issue_hops(rig, hops, memory, &cuts))
+        return 1;
+    struct machine_graph *graph = m->capture_end(rig->stream);
+    for (int run = 0; run < 12; run++) {
+        for (int i = 0; i < SEQUENCE; i++)
+            for (size_t b = 0; b < hops[i].bytes; b++)
+                copy[(size_t)i * ROOM + b] = hops[i].from == rig->rank ? (char)byte_of(i, b, run) : 0;
+        m->upload(memory, copy, (size_t)SEQUENCE * ROOM);
+        if (run % 3 == 2) {
+            if (issue_hops(rig, hops, memory, &cuts))
+                return 1;
+        } else {
+            m->graph_launch(graph, rig->stream);
+        }
+        m->stream_sync(rig->stream);
+        m->download(copy, memory, (size_t)SEQUENCE * ROOM);
+        for (int i = 0; i < SEQUENCE; i++)
+            for (size_t b = 0; b < hops[i].bytes && (hops[i].to == rig->rank || hops[i].from == rig->rank); b++)
+                RIG_CHECK((unsigned char)copy[(size_t)i * ROOM + b] == byte_of(i, b, run),
+                          "run %d: byte %zu of message %d from %d to %d", run, b, i, hops[i].from, hops[i].to);
+    }
+    m->graph_destroy(graph);
+    m->free(memory);
+    free(copy);
+    return mailboxes_check(rig);
+}
+
+Test(attack, ranks_may_cut_a_sequence_of_messages_into_groups_as_they_like, .timeout = 300)
+{
+    static const char *const ctas[] = {"1", "2", "16", "128"};
+    setenv("RONDO_BUFFER_KIB", "64", 1);
+    setenv("RONDO_EPOCH_START", "-1000", 1);
+    setenv("RONDO_TIMEOUT_MS", "30000", 1);
+    for (int c = 0; c < 4; c++) {
+        setenv("RONDO_MAX_CTAS", ctas[c], 1);
+        cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(3)}, cut_differently), 0, "%s blocks", ctas[c]);
+    }
 }
