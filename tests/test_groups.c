@@ -176,6 +176,16 @@ Test(groups, are_right_in_small_mailboxes_over_many_channels)
     run(rig_ranks(3), RIG_PROCESSES);
 }
 
+/* The smallest FIFOs that there are: with less than 64 lines each, the lanes of a warp waited for each other. */
+Test(groups, are_right_in_the_smallest_fifos)
+{
+    if (rig_on_host())
+        cr_skip_test("a thread there is alone in its warp");
+    setenv("RONDO_BUFFER_KIB", "64", 1);
+    setenv("RONDO_MAX_CTAS", "128", 1);
+    run(rig_ranks(4), RIG_PROCESSES);
+}
+
 Test(groups, are_right_near_the_wrap_of_epochs_and_positions)
 {
     setenv("RONDO_EPOCH_START", "-40", 1);

@@ -20,7 +20,7 @@ RONDO_FN void rondo_last_step_send(struct rondo_run *run, uint32_t steps)
     if (rondo_thread() < run->lane->ranks)
         rondo_fence();
     rondo_run_step(run, steps - 1);
-    rondo_tokens_send(run);
+    rondo_tokens_send(run, RONDO_TOKENS_OF_HALF);
 }
 
 RONDO_FN void rondo_last_step_take(struct rondo_run *run, uint32_t steps)
@@ -28,21 +28,19 @@ RONDO_FN void rondo_last_step_take(struct rondo_run *run, uint32_t steps)
     if (steps == 1)
         return;
     rondo_run_step(run, steps - 1);
-    rondo_tokens_take(run);
+    rondo_tokens_take(run, RONDO_TOKENS_OF_HALF);
 }
 
 /* A work that sends a step ahead may send its second step, into the half that the launch before used last, once every peer has
  * begun this launch. The first step needs no such word. */
 RONDO_FN void rondo_first_step_send(struct rondo_run *run)
 {
-    rondo_run_step(run, 0);
-    rondo_tokens_send(run);
+    rondo_tokens_send(run, RONDO_TOKENS_OF_BEGIN);
 }
 
 RONDO_FN void rondo_first_step_take(struct rondo_run *run)
 {
-    rondo_run_step(run, 0);
-    rondo_tokens_take(run);
+    rondo_tokens_take(run, RONDO_TOKENS_OF_BEGIN);
     rondo_barrier();
 }
 
@@ -127,14 +125,14 @@ RONDO_FN void rondo_single_steps(struct rondo_how how, enum rondo_collective col
     const bool tokens = rooted && args->work.steps == 1 && rondo_block() == 0;
     rondo_run_step(&run, 0);
     if (tokens)
-        rondo_tokens_send(&run);
+        rondo_tokens_send(&run, RONDO_TOKENS_OF_HALF);
     if (algo == RONDO_ONE_SHOT)
         rondo_one_shot_steps(how, collective, dtype, op, element, &run);
     else
         rondo_two_shot_steps(how, collective, dtype, op, element, &run);
     if (tokens) {
         rondo_run_step(&run, 0);
-        rondo_tokens_take(&run);
+        rondo_tokens_take(&run, RONDO_TOKENS_OF_HALF);
     }
     rondo_launch_end(&run, args->work.steps);
 }
@@ -191,9 +189,9 @@ RONDO_FN void rondo_barrier_body(const struct rondo_lane_args *lane)
 {
     struct rondo_run run = rondo_launch_begin(lane, NULL);
     rondo_run_step(&run, 0);
-    rondo_tokens_send(&run);
+    rondo_tokens_send(&run, RONDO_TOKENS_OF_HALF);
     rondo_launch_check(&run);
-    rondo_tokens_take(&run);
+    rondo_tokens_take(&run, RONDO_TOKENS_OF_HALF);
     rondo_launch_end(&run, 1);
 }
 
@@ -288,7 +286,7 @@ RONDO_FN void rondo_part_send(const struct rondo_part *part, struct rondo_run *r
     if (step)
         rondo_fence();
     if (part->tokens)
-        rondo_tokens_send(run);
+        rondo_tokens_send(run, RONDO_TOKENS_OF_HALF);
     for (unsigned w = part->mine.first; w <= part->mine.last; w++) {
         run->work = &part->works[w];
         if (step > 1 && run->work->collective == RONDO_BROADCAST) {
@@ -338,7 +336,7 @@ RONDO_FN void rondo_part_run(const struct rondo_part *part, struct rondo_run *ru
     }
     rondo_last_step_take(run, steps);
     if (part->tokens)
-        rondo_tokens_take(run);
+        rondo_tokens_take(run, RONDO_TOKENS_OF_HALF);
 }
 
 RONDO_FN void rondo_batch_body(const struct rondo_batch_head *head)

@@ -157,7 +157,7 @@ RONDO_FN void rondo_lean_reduce(enum rondo_dtype dtype, enum rondo_redop op, uns
                 rondo_lean_push(&run, ranks, root, i, places.to[d] + half, own);
     }
     if (rondo_block() == 0)
-        rondo_tokens_send(&run);
+        rondo_tokens_send(&run, RONDO_TOKENS_OF_HALF);
     rondo_launch_check(&run);
     if (mine && !run.dead && me == root) {
         RONDO_UNROLL
@@ -169,7 +169,7 @@ RONDO_FN void rondo_lean_reduce(enum rondo_dtype dtype, enum rondo_redop op, uns
             rondo_output(RONDO_REDUCE, element, &run, me, i, sum);
     }
     if (rondo_block() == 0)
-        rondo_tokens_take(&run);
+        rondo_tokens_take(&run, RONDO_TOKENS_OF_HALF);
     rondo_launch_end(&run, 1);
 }
 
@@ -196,7 +196,7 @@ RONDO_FN void rondo_lean_broadcast(unsigned element, unsigned ranks, const struc
             rondo_lean_push(&run, ranks, rondo_peer_after(me, d, ranks), i, places.to[d] + half, line);
     }
     if (rondo_block() == 0)
-        rondo_tokens_send(&run);
+        rondo_tokens_send(&run, RONDO_TOKENS_OF_HALF);
     rondo_launch_check(&run);
     if (mine && !run.dead && me != root) {
         const uint32_t at = rondo_slot_line(work, root, me) + i;
@@ -205,7 +205,7 @@ RONDO_FN void rondo_lean_broadcast(unsigned element, unsigned ranks, const struc
     if (mine && !run.dead && !(me == root && work->send == work->recv))
         rondo_output(RONDO_BROADCAST, element, &run, root, i, line);
     if (rondo_block() == 0)
-        rondo_tokens_take(&run);
+        rondo_tokens_take(&run, RONDO_TOKENS_OF_HALF);
     rondo_launch_end(&run, 1);
 }
 

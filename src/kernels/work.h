@@ -180,8 +180,10 @@ struct rondo_large_args {
 #define RONDO_BOTH static inline
 #endif
 
+enum { RONDO_TOKEN_ROWS = 3 }; /* one for each half, one for the tokens that say that a launch has begun */
+
 /* A lane's part of the mailbox, in bytes from its beginning: two halves of lines and an escape byte for each line; token
- * lines; FIFOs and an escape byte for each of their lines; credits. */
+ * lines, RONDO_TOKEN_ROWS of a launch's blocks; FIFOs and an escape byte for each of their lines; credits. */
 RONDO_BOTH uint64_t rondo_mailbox_escapes_at(uint32_t half_lines, unsigned line_bytes)
 {
     return 2ull * half_lines * line_bytes;
@@ -192,7 +194,8 @@ RONDO_BOTH uint64_t rondo_mailbox_tokens_at(uint32_t half_lines, unsigned line_b
 }
 RONDO_BOTH uint64_t rondo_mailbox_fifos_at(uint32_t half_lines, unsigned line_bytes, unsigned ranks)
 {
-    return rondo_mailbox_tokens_at(half_lines, line_bytes) + 2ull * RONDO_MAX_CHANNELS * (ranks - 1) * line_bytes;
+    return rondo_mailbox_tokens_at(half_lines, line_bytes) +
+           (uint64_t)RONDO_TOKEN_ROWS * RONDO_MAX_CHANNELS * (ranks - 1) * line_bytes;
 }
 /* `lines`: of all FIFOs of a lane in one rank's mailbox. */
 RONDO_BOTH uint64_t rondo_mailbox_credits_at(uint64_t fifos_at, uint64_t lines, unsigned line_bytes)

@@ -72,12 +72,19 @@ static struct rondo_shape plan_steps(const struct rondo_limits *limits, const st
         shape.threads = shape.threads < room ? shape.threads : (unsigned)room;
         shape.channels = (unsigned)(room / shape.threads);
     }
+    /* The last shards lack up to ranks - 1 lines. Were that more than a step, their owners would hear from nobody in a step
+     * before others' last one. The mailbox has room for so many lines (set_limits). */
+    while (shape.channels > 1 &&
+           room / (shape.channels * shape.threads) * shape.channels * shape.threads < limits->ranks)
+        shape.channels--;
     const uint64_t stride = (uint64_t)shape.channels * shape.threads;
+    const uint64_t fewest = divide_up(limits->ranks, stride);
+    const uint64_t most = fewest > limits->max_per_thread ? fewest : limits->max_per_thread;
     uint64_t per_thread = divide_up(work->span, stride);
     if (per_thread > room / stride)
         per_thread = room / stride;
-    if (per_thread > limits->max_per_thread)
-        per_thread = limits->max_per_thread;
+    if (per_thread > most)
+        per_thread = most;
     work->step_lines = (uint32_t)(stride * per_thread);
     work->steps = (uint32_t)divide_up(work->span, work->step_lines);
     work->channels = (uint16_t)shape.channels;
@@ -286,16 +293,19 @@ static unsigned group_kernel(const struct rondo_group_plan *plan, const struct r
         lines[work->channel0] += work->span;
         if (work->channels > 1 ? work->span > (uint64_t)work->channels * threads : lines[work->channel0] > threads)
             return RONDO_KERNEL_BATCH;
+        if (work->channels >
+            1) /* its last channel is no place for others: their lines would not begin with its threads */
+            lines[work->channel0 + work->channels - 1] = threads;
     }
     return rondo_kernel_group(works->collective, works->algo, works->dtype);
 }
 
-static void plan_batch(struct rondo_group_plan *plan, size_t count, struct rondo_plan_launch *launch)
+static void plan_batch(struct rondo_group_plan *plan, size_t count, bool messages, struct rondo_plan_launch *launch)
 {
     struct rondo_batch_head *head = &launch->args.batch.head;
     char *const start = (char *)head;
     size_t at = sizeof *head;
-    unsigned message_threads = 0;
+    unsigned message_threads = 0, ends = 0;
     memset((char *)head + sizeof head->lane, 0, sizeof *head - sizeof head->lane);
     launch->threads = 1;
     launch->steps = 0;
@@ -304,7 +314,9 @@ static void plan_batch(struct rondo_group_plan *plan, size_t count, struct rondo
         plan_exchange(plan->limits, plan->tasks + plan->tasks_done, count, &at, launch);
     head->steps = launch->steps;
     head->transfers_at = (uint16_t)at;
-    const unsigned ends = rondo_plan_transfers(plan, start, &at, head, &launch->messages, &message_threads);
+    launch->messages = 0;
+    if (messages)
+        ends = rondo_plan_transfers(plan, start, &at, head, &launch->messages, &message_threads);
 
     if (launch->steps <= 1 && message_threads > launch->threads) /* threads of one step need not match the peers' */
         launch->threads = message_threads;
@@ -338,8 +350,9 @@ void rondo_plan_next(struct rondo_group_plan *plan, struct rondo_plan_launch *la
         count = batch_extent(plan->limits, tasks, left);
         count = count ? count : 1;
     }
-    if (count != 1 || plan->messages_left || !plan_single(plan->limits, tasks, launch))
-        plan_batch(plan, count, launch);
+    const bool messages = plan->messages_left && count == left;
+    if (count != 1 || messages || !plan_single(plan->limits, tasks, launch))
+        plan_batch(plan, count, messages, launch);
     plan->tasks_done += launch->works;
     plan->messages_left -= launch->messages;
 }
