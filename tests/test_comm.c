@@ -309,7 +309,7 @@ Test(comm, config_that_is_none_or_out_of_bounds_is_refused_by_name)
         }                                                                                                \
         READ(rondoSuccess, user.field = RONDO_CONFIG_UNDEF_INT);                                         \
     } while (0)
-    BOUNDS(blocking, 0, -1, 2);
+    BOUNDS(blocking, -1, 2);
     BOUNDS(minCTAs, 0, -1, 129);
     BOUNDS(maxCTAs, 0, -1, 129);
     BOUNDS(timeoutMs, -1, 86400001);
