@@ -97,11 +97,20 @@ bool rondo_comm_drain(struct rondoComm *comm, unsigned ms)
     return quiet_within(comm, spent_ms < ms ? (unsigned)(ms - spent_ms) : 1);
 }
 
+/* A comm that is being destroyed stays retired: nobody else may claim it. */
+static void move_on(struct rondoComm *comm, int state)
+{
+    int was = __atomic_load_n(&comm->state, __ATOMIC_SEQ_CST);
+    while (was != RONDO_COMM_RETIRED &&
+           !__atomic_compare_exchange_n(&comm->state, &was, state, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        ;
+}
+
 static rondoResult_t finalize(struct rondoComm *comm)
 {
     /* Kernels that an abort ended have not done what they were to. */
     if (rondo_comm_drain(comm, DRAIN_MS) && rondo_comm_failure(comm) == rondoSuccess) {
-        __atomic_store_n(&comm->state, RONDO_COMM_FINALIZED, __ATOMIC_RELEASE);
+        move_on(comm, RONDO_COMM_FINALIZED);
         rondo_watch_tell(comm->watch, RONDO_WATCH_LEFT, NULL);
         return rondoSuccess;
     }
@@ -116,10 +125,8 @@ static rondoResult_t finalize(struct rondoComm *comm)
 static void *finalize_in_thread(void *argument)
 {
     struct rondoComm *comm = argument;
-    int finalizing = RONDO_COMM_FINALIZING;
     if (finalize(comm) != rondoSuccess)
-        __atomic_compare_exchange_n(&comm->state, &finalizing, RONDO_COMM_ALIVE, false, __ATOMIC_SEQ_CST,
-                                    __ATOMIC_SEQ_CST);
+        move_on(comm, RONDO_COMM_ALIVE);
     rondo_comm_leave(comm);
     return NULL;
 }

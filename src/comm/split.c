@@ -286,5 +286,7 @@ rondoResult_t rondo_split_meet(struct rondo_split *split, struct rondoComm *chil
     RONDO_TRY(check_letters(split));
     *ready = split->request.kind == RONDO_SHRINK ? await_ops(split, child, timeout_ms) : rondoSuccess;
     let_go_of_parent(split);
-    return meet_child(split, child, timeout_ms);
+    rondoResult_t result = meet_child(split, child, timeout_ms);
+    rondo_close(&split->listener); /* who still knocks is to find nobody */
+    return result;
 }
