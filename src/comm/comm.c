@@ -393,13 +393,13 @@ rondoResult_t rondo_comm_make_later(struct rondoComm *comm)
 rondoResult_t rondo_comm_create(const struct rondo_comm_request *request, struct rondoComm **out)
 {
     struct rondoComm *comm;
-    *out = NULL;
+    __atomic_store_n(out, NULL, __ATOMIC_RELAXED);
     RONDO_TRY(rondo_comm_begin(request, &comm));
     if (!comm)
         return rondoSuccess;
     if (!request->config.blocking) {
         RONDO_TRY(rondo_comm_make_later(comm));
-        *out = comm;
+        __atomic_store_n(out, comm, __ATOMIC_SEQ_CST);
         return rondoInProgress;
     }
     __atomic_store_n(out, comm, __ATOMIC_SEQ_CST); /* who is to cancel it may read it from here on */

@@ -255,7 +255,7 @@ rondoResult_t rondoCommFinalize(rondoComm_t comm)
 {
     if (!comm)
         return rondoSuccess;
-    RONDO_TRY(rondo_comm_enter(comm));
+    RONDO_TRY(enter(comm, LEFT)); /* ranks that are through with theirs are no error */
     rondoResult_t result = comm->config.blocking ? finalize(comm) : finalize_later(comm);
     rondo_comm_leave(comm);
     return result;

@@ -115,7 +115,7 @@ rondoResult_t rondo_group_add_comm(const struct rondo_comm_request *request, ron
     if (group.making_count && group.makings[0].request.config.blocking != request->config.blocking)
         return rondo_fail(rondoInvalidArgument, "a group makes blocking and non-blocking comms");
     RONDO_TRY(grow((void **)&group.makings, group.making_count, &group.making_room, sizeof *group.makings));
-    *comm = NULL;
+    __atomic_store_n(comm, NULL, __ATOMIC_RELAXED);
     group.makings[group.making_count++] = (struct making){.request = *request, .out = comm};
     return rondoSuccess;
 }
@@ -158,7 +158,7 @@ static void start_making(struct making *m)
         return;
     if (!m->request.config.blocking) {
         without_thread(m, rondo_comm_make_later(m->comm));
-        *m->out = m->result == rondoSuccess ? m->comm : NULL;
+        __atomic_store_n(m->out, m->result == rondoSuccess ? m->comm : NULL, __ATOMIC_SEQ_CST);
         return;
     }
     __atomic_store_n(m->out, m->comm, __ATOMIC_SEQ_CST); /* who is to abort it may read it from here on */

@@ -25,7 +25,7 @@ static rondoResult_t split(rondoComm_t comm, int color, int key, rondoComm_t *ne
     const struct rondo_split_request request = {.parent = comm, .kind = RONDO_SPLIT, .color = color, .key = key};
     if (!newcomm)
         return rondo_fail(rondoInvalidArgument, "newcomm is NULL");
-    *newcomm = NULL;
+    __atomic_store_n(newcomm, NULL, __ATOMIC_RELAXED); /* another thread may wait for the handle to come */
     if (color < 0 && color != RONDO_SPLIT_NOCOLOR)
         return rondo_fail(rondoInvalidArgument, "color is %d, must be 0 or more, or RONDO_SPLIT_NOCOLOR", color);
     return add(&request, config, newcomm);
@@ -70,7 +70,7 @@ rondoResult_t rondoCommShrink(rondoComm_t comm, int *excludeRanksList, int exclu
         .parent = comm, .kind = shrinkFlags == RONDO_SHRINK_ABORT ? RONDO_SHRINK_ABORTING : RONDO_SHRINK};
     if (!newcomm)
         return rondo_group_error(rondo_fail(rondoInvalidArgument, "newcomm is NULL"));
-    *newcomm = NULL;
+    __atomic_store_n(newcomm, NULL, __ATOMIC_RELAXED); /* another thread may wait for the handle to come */
     if (shrinkFlags != RONDO_SHRINK_DEFAULT && shrinkFlags != RONDO_SHRINK_ABORT)
         return rondo_group_error(rondo_fail(rondoInvalidArgument,
                                             "shrinkFlags is %d, neither RONDO_SHRINK_DEFAULT nor RONDO_SHRINK_ABORT",
