@@ -587,11 +587,9 @@ static int abort_at_random(struct rig *rig)
     for (int round = 0; round < 25; round++) {
         rondoComm_t own = NULL;
         struct draw dice = {(unsigned)round};
-        rondoUniqueId *id = (rondoUniqueId *)rig->scratch;
         if (rig->rank == 0)
-            RIG_OK(rondoGetUniqueId(id));
+            RIG_OK(rondoGetUniqueId(&rig->ids[1]));
         RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
-        rig->ids[1] = *id;
         struct rig three = *rig;
         struct joiner joiner = {.rig = &three, .id = 1};
         pthread_t thread;
