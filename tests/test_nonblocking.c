@@ -54,7 +54,7 @@ static int workers(void)
 /* A thread that was joined may still be seen for a moment. */
 static bool nobody_works(void)
 {
-    for (int wait = 0; wait < 200 && workers(); wait++)
+    for (int wait = 0; wait < 5000 && workers(); wait++)
         usleep(1000);
     return workers() == 0;
 }
