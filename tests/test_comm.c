@@ -309,7 +309,7 @@ Test(comm, config_that_is_none_or_out_of_bounds_is_refused_by_name)
         }                                                                                                \
         READ(rondoSuccess, user.field = RONDO_CONFIG_UNDEF_INT);                                         \
     } while (0)
-    BOUNDS(blocking, 0, -1, 2);
+    BOUNDS(blocking, -1, 2);
     BOUNDS(minCTAs, 0, -1, 129);
     BOUNDS(maxCTAs, 0, -1, 129);
     BOUNDS(timeoutMs, -1, 86400001);
@@ -488,6 +488,26 @@ Test(comm, that_was_finalized_takes_no_ops_but_still_answers)
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2)}, finalized), 0);
 }
 
+/* One rank after the other, each when all have surely heard of those before. */
+static int finalized_in_turn(struct rig *rig)
+{
+    for (int rank = 0; rank < rig->ranks; rank++) {
+        if (rig->rank == rank)
+            RIG_OK(rondoCommFinalize(rig->comm));
+        RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
+        for (int wait = 0;
+             wait < 500 && rig->rank > rank && __atomic_load_n(&rig->comm->left_rank, __ATOMIC_ACQUIRE) < 0; wait++)
+            usleep(10000);
+        RIG_CHECK(rig->rank <= rank || __atomic_load_n(&rig->comm->left_rank, __ATOMIC_ACQUIRE) >= 0, "not told");
+    }
+    return 0;
+}
+
+Test(comm, is_finalized_by_ranks_that_heard_of_others_that_were_faster)
+{
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(3)}, finalized_in_turn), 0);
+}
+
 /* ---- ranks that do not come ---- */
 
 static int absent(struct rig *rig)
@@ -571,11 +591,9 @@ static int abort_at_random(struct rig *rig)
     for (int round = 0; round < 25; round++) {
         rondoComm_t own = NULL;
         struct draw dice = {(unsigned)round};
-        rondoUniqueId *id = (rondoUniqueId *)rig->scratch;
         if (rig->rank == 0)
-            RIG_OK(rondoGetUniqueId(id));
+            RIG_OK(rondoGetUniqueId(&rig->ids[1]));
         RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
-        rig->ids[1] = *id;
         struct rig three = *rig;
         struct joiner joiner = {.rig = &three, .id = 1};
         pthread_t thread;
