@@ -43,19 +43,19 @@ static int known_choices(struct rig *rig)
     rondoChoice_t choice = RONDO_CHOICE_INITIALIZER;
     EXPLAIN("all_reduce", 64, rondoFloat, rondoSum);
     SAYS(algorithm, "one-shot");
-    SAYS(kernel, "rondo_all_reduce_oneshot_F32_SUM");
+    SAYS(kernel, "rondo_all_reduce_oneshot_F32");
     SAYS(protocol, rig_on_host() ? "line8" : "line16");
     RIG_CHECK(choice.steps == 1, "%zu", choice.steps);
     EXPLAIN("all_reduce", (size_t)1 << 28, rondoFloat, rondoSum);
     SAYS(algorithm, "two-shot");
-    SAYS(kernel, "rondo_all_reduce_twoshot_F32_SUM");
+    SAYS(kernel, "rondo_all_reduce_twoshot_F32");
     RIG_CHECK(choice.steps > 1, "%zu", choice.steps);
-    EXPLAIN("all_reduce", 64, rondoFloat, rondoProd);
+    EXPLAIN("all_reduce", 64, rondoHalf, rondoProd);
     SAYS(algorithm, "one-shot");
-    SAYS(kernel, "rondo_batch");
-    EXPLAIN("all_reduce", (size_t)1 << 28, rondoFloat, rondoProd);
+    SAYS(kernel, "rondo_all_reduce_oneshot_F16");
+    EXPLAIN("all_reduce", (size_t)1 << 28, rondoInt8, rondoMax);
     SAYS(algorithm, "two-shot");
-    SAYS(kernel, "rondo_batch");
+    SAYS(kernel, "rondo_all_reduce_twoshot_I8");
     EXPLAIN("all_gather", 64, rondoHalf, rondoSum);
     SAYS(kernel, "rondo_all_gather");
     EXPLAIN("send", 64, rondoHalf, rondoSum);
@@ -66,6 +66,7 @@ static int known_choices(struct rig *rig)
     RIG_CHECK(choice.channels == 2 * rig->ranks - 1, "%d", choice.channels);
     EXPLAIN("barrier", 0, (rondoDataType_t)77, rondoSum);
     SAYS(algorithm, "tokens");
+    SAYS(kernel, "rondo_barrier");
     return rig_barrier(rig); /* nobody leaves before: it would be noticed */
 }
 
