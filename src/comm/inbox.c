@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-/* `forgotten`: its number was given up before it came, so it is to be dropped when it does. */
+/* A letter that has come; or, without bytes, the number of one that was given up before: it is to be dropped when it comes. */
 struct rondo_letter {
     struct rondo_letter *next;
     int rank;
@@ -52,7 +52,7 @@ static struct rondo_letter *unlink_letter(struct rondo_inbox *inbox, int rank, u
     return NULL;
 }
 
-/* Bytes NULL: to be dropped when it comes. Under lock. */
+/* Bytes NULL: of a letter that was given up. Under lock. */
 static void add(struct rondo_inbox *inbox, int rank, uint32_t number, const void *bytes, size_t count)
 {
     struct rondo_letter *made = malloc(sizeof *made + count);
