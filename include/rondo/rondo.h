@@ -182,7 +182,7 @@ RONDO_API rondoResult_t rondoCommSplit(rondoComm_t comm, int color, int key, ron
 
 /* A new comm of the ranks of `comm` that are not in the list, in their order. They alone call it, with the same list and flags;
  * otherwise as rondoCommSplit. With RONDO_SHRINK_DEFAULT `comm` must be well, and the call waits until this rank's ops on it
- * have ended. With RONDO_SHRINK_ABORT it may have failed: its ops on this rank end at once, undone, and `comm` is then
+ * have ended, RONDO_INIT_TIMEOUT_MS at most. With RONDO_SHRINK_ABORT it may have failed: its ops on this rank end at once, undone, and `comm` is then
  * good for nothing but its destruction; ranks in the list may be dead or hang. rondoInvalidArgument: the list is NULL or
  * empty, names a rank that is not of `comm` or the caller; unknown flags; ranks give different lists. */
 RONDO_API rondoResult_t rondoCommShrink(rondoComm_t comm, int *excludeRanksList, int excludeRanksCount,

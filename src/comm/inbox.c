@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-/* `forgotten`: its number was given up before it came, so it is to be dropped when it does. */
+/* A letter that has come; or, without bytes, the number of one that was given up before: it is to be dropped when it comes. */
 struct rondo_letter {
     struct rondo_letter *next;
     int rank;
@@ -52,15 +52,17 @@ static struct rondo_letter *unlink_letter(struct rondo_inbox *inbox, int rank, u
     return NULL;
 }
 
-/* Under lock. */
-static void add(struct rondo_inbox *inbox, struct rondo_letter letter, const void *bytes)
+/* Bytes NULL: of a letter that was given up. Under lock. */
+static void add(struct rondo_inbox *inbox, int rank, uint32_t number, const void *bytes, size_t count)
 {
-    struct rondo_letter *made = malloc(sizeof *made + letter.count);
+    struct rondo_letter *made = malloc(sizeof *made + count);
     if (!made)
         return;
-    *made = letter;
+    made->rank = rank;
+    made->number = number;
+    made->count = count;
     if (bytes)
-        memcpy(made->bytes, bytes, letter.count);
+        memcpy(made->bytes, bytes, count);
     made->next = inbox->letters;
     inbox->letters = made;
 }
@@ -71,7 +73,7 @@ void rondo_inbox_deliver(struct rondo_inbox *inbox, int rank, const void *bytes,
     const uint32_t number = inbox->arrived[rank]++;
     struct rondo_letter *forgotten = unlink_letter(inbox, rank, number);
     if (!forgotten)
-        add(inbox, (struct rondo_letter){.rank = rank, .number = number, .count = count}, bytes);
+        add(inbox, rank, number, bytes, count);
     free(forgotten);
     inbox->changes++;
     pthread_cond_broadcast(&inbox->changed);
@@ -115,7 +117,7 @@ void rondo_inbox_forget(struct rondo_inbox *inbox, int rank, uint32_t number)
     pthread_mutex_lock(&inbox->lock);
     struct rondo_letter *letter = unlink_letter(inbox, rank, number);
     if (!letter && !inbox->ended[rank])
-        add(inbox, (struct rondo_letter){.rank = rank, .number = number}, NULL);
+        add(inbox, rank, number, NULL, 0);
     free(letter);
     pthread_mutex_unlock(&inbox->lock);
 }
