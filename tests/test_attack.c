@@ -1,5 +1,7 @@
 /* Faults that an adversarial review found: each test failed before its fix. */
+#include "harness/number.h"
 #include "support/draw.h"
+#include "support/item.h"
 #include "support/mailbox.h"
 #include "support/rig.h"
 
@@ -253,5 +255,61 @@ Test(attack, ranks_may_cut_a_sequence_of_messages_into_groups_as_they_like, .tim
     for (int c = 0; c < 4; c++) {
         setenv("RONDO_MAX_CTAS", ctas[c], 1);
         cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(3)}, cut_differently), 0, "%s blocks", ctas[c]);
+    }
+}
+
+/* ---- works of several steps, one after another ---- */
+
+enum { ROW = 6, ROWS = 12 };
+
+/* So that the last step has few lines, or a few less than all. */
+static void draw_steps(struct item *item, struct draw *draw, const struct rondo_limits *limits)
+{
+    do
+        item_draw(item, draw, (int)limits->ranks, 4);
+    while (item->kind > ITEM_ALL_TO_ALL);
+    const bool shards = item->kind <= ITEM_BROADCAST && draw_below(draw, 4);
+    const size_t room = limits->half_lines / ((limits->ranks - 1) * (shards ? 2 : 1));
+    const size_t step = room / limits->max_channels * limits->max_channels;
+    const size_t lines = (1 + draw_below(draw, 4)) * step + draw_below(draw, 2 * limits->max_channels + 2) -
+                         draw_below(draw, limits->max_channels + 1);
+    const size_t element = (size_t)number_types[item->type].bytes;
+    item->count = lines * limits->line_bytes * (shards ? limits->ranks : 1) / element - draw_below(draw, 9);
+}
+
+static int steps_in_a_row(struct rig *rig)
+{
+    struct draw draw = {(uint64_t)rig->ranks * 7};
+    for (int row = 0; row < ROWS; row++) {
+        struct item items[ROW];
+        int failed = 0;
+        for (int i = 0; i < ROW; i++) {
+            draw_steps(&items[i], &draw, &rig->comm->limits);
+            item_prepare(&items[i], rig);
+            item_fill(&items[i], rig);
+        }
+        for (int i = 0; i < ROW; i++)
+            RIG_OK(item_issue(&items[i], rig, rig->comm, rig->stream));
+        rig->machine->stream_sync(rig->stream);
+        for (int i = 0; i < ROW; i++) {
+            failed |= item_check(&items[i], rig);
+            item_free(&items[i], rig);
+        }
+        RIG_CHECK(!failed, "in row %d", row);
+    }
+    return mailboxes_check(rig);
+}
+
+Test(attack, works_of_several_steps_in_a_row_are_right, .timeout = 600)
+{
+    static const char *const ctas[] = {"1", "3", "16"};
+    setenv("RONDO_BUFFER_KIB", "64", 1);
+    setenv("RONDO_EPOCH_START", "-20", 1);
+    setenv("RONDO_TIMEOUT_MS", "60000", 1);
+    for (int c = 0; c < 3; c++) {
+        setenv("RONDO_MAX_CTAS", ctas[c], 1);
+        for (int ranks = 2; ranks <= rig_ranks(6); ranks++)
+            cr_assert_eq(rig_run(&(struct rig_options){.ranks = ranks}, steps_in_a_row), 0, "%d ranks, %s blocks",
+                         ranks, ctas[c]);
     }
 }
