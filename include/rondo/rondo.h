@@ -277,7 +277,8 @@ RONDO_API rondoResult_t rondoScatter(const void *sendbuff, void *recvbuff, size_
 
 /* One message from this rank to `peer`, or to it from `peer`. The n-th send from one rank to another goes with the n-th
  * receive there, eager ops and captured ones counted apart; both name the same number of bytes. Ops of a group progress
- * together, so a pair of ranks that both send and receive must group these. A send to the rank itself and its receive belong
+ * together, so a pair of ranks that both send and receive must group these (up to 370 / (2 nranks - 1) messages between two ranks:
+ * beyond that a group is several launches, one after another, and messages go with the last launch of its collectives). A send to the rank itself and its receive belong
  * to one group. Small messages (up to the FIFO's room, tens of KiB) are sent before they are received. Ranks that send
  * and receive nothing have no part in this. */
 RONDO_API rondoResult_t rondoSend(const void *sendbuff, size_t count, rondoDataType_t datatype, int peer,
