@@ -124,6 +124,7 @@ static int abort_and_go_on(struct rig *rig, int *excluded, int count, struct mac
     const struct machine *m = rig->machine;
     const uint64_t start = rondo_now_ns();
     struct CUstream_st *other = m->stream_create(MACHINE_STREAM_NONBLOCKING);
+    float *b = m->alloc(COUNT * 4); /* the graph's run beside it */
     rondoComm_t comm = NULL;
     rondoResult_t error;
     int rank = rig->rank;
@@ -131,7 +132,7 @@ static int abort_and_go_on(struct rig *rig, int *excluded, int count, struct mac
         rank -= excluded[i] < rig->rank;
     if (graph)
         m->graph_launch(graph, rig->stream);
-    rondoAllReduce(a, a, COUNT, rondoFloat, rondoSum, rig->comm, other); /* may see the failure already */
+    rondoAllReduce(b, b, COUNT, rondoFloat, rondoSum, rig->comm, other); /* may see the failure already */
     RIG_OK(rondoCommShrink(rig->comm, excluded, count, &comm, NULL, RONDO_SHRINK_ABORT));
     m->stream_sync(rig->stream);
     m->stream_sync(other);
@@ -146,6 +147,7 @@ static int abort_and_go_on(struct rig *rig, int *excluded, int count, struct mac
         return 1;
     RIG_OK(rondoCommDestroy(comm));
     m->stream_destroy(other);
+    m->free(b);
     return 0;
 }
 
