@@ -168,6 +168,26 @@ Test(lifetime, of_ten_thousand_graphs_leaves_nothing, .timeout = 120)
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2)}, graph_cycles), 0);
 }
 
+/* A peer's anchor may be gone when one looks for it. */
+Test(lifetime, of_an_anchor_is_over_for_who_comes_late)
+{
+    struct rondo_anchor *first, *second;
+    cr_assert_eq(rondo_anchor_create(&rondo_device_host, 0, &first), rondoSuccess);
+    cr_assert_eq(rondo_anchor_create(&rondo_device_host, 0, &second), rondoSuccess);
+    const uint64_t first_id = first->id, second_id = second->id;
+    cr_assert_eq(rondo_anchor_find(first_id), first);
+    cr_assert_eq(rondo_anchor_references(first), 2);
+    rondo_anchor_drop(first);
+    rondo_anchor_drop(first);
+    cr_assert_eq(rondo_anchor_find(first_id), NULL);
+    cr_assert_eq(rondo_anchor_find(second_id), second);
+    rondo_anchor_drop_later(second);
+    rondo_anchor_drop_later(second);
+    cr_assert_eq(rondo_anchor_find(second_id), NULL);
+    rondo_anchor_reap();
+    cr_assert_eq(rondo_anchor_count(), 0);
+}
+
 /* ---- ranks that are killed ---- */
 
 static void note(struct rig *rig, char what)
