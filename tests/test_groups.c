@@ -131,7 +131,8 @@ static int run_seed(struct rig *rig, const struct place *place, uint64_t seed)
 
 static int random_groups(struct rig *rig)
 {
-    const long seed = parameter("RONDO_TEST_SEED", -1), groups = seed >= 0 ? 1 : parameter("RONDO_TEST_GROUPS", 150);
+    const long seed = parameter("RONDO_TEST_SEED", -1),
+               groups = seed >= 0 ? 1 : parameter("RONDO_TEST_GROUPS", RIG_SLOW ? 30 : 150);
     struct place place = {.comms = {rig->comm}};
     int failed = 0;
     RIG_OK(rondoCommInitRank(&place.comms[1], rig->ranks, rig->ids[1], rig->rank));
