@@ -9,10 +9,10 @@
 
 enum { LIBRARY_MAX = 8 };
 
-/* How a library would run an op. */
+/* How a library would run an op. The texts are constants. */
 struct bench_choice {
-    char algo[24];
-    char proto[24];
+    const char *algo;
+    const char *proto;
     int channels;
 };
 
@@ -26,11 +26,36 @@ struct bench_lib {
     rondoResult_t (*comm_get_async_error)(rondoComm_t comm, rondoResult_t *error);
     rondoResult_t (*all_reduce)(const void *send, void *recv, size_t count, rondoDataType_t type, rondoRedOp_t redop,
                                 rondoComm_t comm, struct CUstream_st *stream);
+    rondoResult_t (*reduce)(const void *send, void *recv, size_t count, rondoDataType_t type, rondoRedOp_t redop,
+                            int root, rondoComm_t comm, struct CUstream_st *stream);
+    rondoResult_t (*broadcast)(const void *send, void *recv, size_t count, rondoDataType_t type, int root,
+                               rondoComm_t comm, struct CUstream_st *stream);
+    rondoResult_t (*all_gather)(const void *send, void *recv, size_t count, rondoDataType_t type, rondoComm_t comm,
+                                struct CUstream_st *stream);
+    rondoResult_t (*reduce_scatter)(const void *send, void *recv, size_t count, rondoDataType_t type,
+                                    rondoRedOp_t redop, rondoComm_t comm, struct CUstream_st *stream);
+    rondoResult_t (*send)(const void *buffer, size_t count, rondoDataType_t type, int peer, rondoComm_t comm,
+                          struct CUstream_st *stream);
+    rondoResult_t (*recv)(void *buffer, size_t count, rondoDataType_t type, int peer, rondoComm_t comm,
+                          struct CUstream_st *stream);
     rondoResult_t (*group_start)(void);
     rondoResult_t (*group_end)(void);
     const char *(*get_error_string)(rondoResult_t result);
     const char *(*get_last_error)(rondoComm_t comm);
-    /* How the library would run this op in a graph; NULL where it cannot be asked. */
+    /* The others are NULL in libraries that lack them; see calls.h. */
+    rondoResult_t (*all_to_all)(const void *send, void *recv, size_t count, rondoDataType_t type, rondoComm_t comm,
+                                struct CUstream_st *stream);
+    rondoResult_t (*gather)(const void *send, void *recv, size_t count, rondoDataType_t type, int root,
+                            rondoComm_t comm, struct CUstream_st *stream);
+    rondoResult_t (*scatter)(const void *send, void *recv, size_t count, rondoDataType_t type, int root,
+                             rondoComm_t comm, struct CUstream_st *stream);
+    rondoResult_t (*all_to_allv)(const void *send, const size_t send_counts[], const size_t send_places[], void *recv,
+                                 const size_t recv_counts[], const size_t recv_places[], rondoDataType_t type,
+                                 rondoComm_t comm, struct CUstream_st *stream);
+    rondoResult_t (*barrier)(rondoComm_t comm, struct CUstream_st *stream);
+    int all_to_all_in_place; /* whether it may be: NCCL's may not */
+    /* How the library would run one call of this op (its name in the table) alone. Leaves `choice` as it is where the
+     * library does not say. */
     void (*describe)(rondoComm_t comm, const char *op, size_t count, rondoDataType_t type, rondoRedOp_t redop,
                      struct bench_choice *choice);
 };

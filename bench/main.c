@@ -132,6 +132,11 @@ int main(int argc, char **argv)
         options.nranks = strcmp(found.device, "host") == 0 ? HOST_RANKS : found.device_count;
     if (options.nranks > PROCS_MAX_RANKS)
         options.nranks = PROCS_MAX_RANKS;
+    if (options.root >= options.nranks) {
+        fprintf(stderr, "rondo-perf: -r %d is no rank; there are %d, from 0 (see rondo-perf --help)\n", options.root,
+                options.nranks);
+        return EXIT_USAGE;
+    }
     if (report_open(&report, &options, found.device, text, sizeof text) != 0) {
         fprintf(stderr, "rondo-perf: %s\n", text);
         return EXIT_USAGE;

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { GRAPH_WARMUP = 3 };
+enum { GRAPH_WARMUP = 3, LATE_US = 2000 };
 
 /* What a step of the stream consists of, in this order. */
 enum {
@@ -68,10 +68,12 @@ static void call_op(struct bench_rank *rank, const struct bench_case *what)
     if (options->group > 1)
         bench_require(rank->rank, what->lib, what->lib->group_start(), "GroupStart", what->comm);
     for (int i = 0; i < options->group; i++) {
+        size_t size = (size_t)number_types[what->data.type].bytes;
         char *recv = rank->recv + (size_t)i * what->stride;
-        struct bench_call call = {.send = options->in_place ? recv : rank->send + (size_t)i * what->stride,
-                                  .recv = recv,
-                                  .count = what->count,
+        char *send = what->place.in_place ? recv : rank->send + (size_t)i * what->stride;
+        struct bench_call call = {.place = what->place,
+                                  .send = send + what->layout.send_at * size,
+                                  .recv = recv + what->layout.recv_at * size,
                                   .type = what->data.type,
                                   .redop = what->data.redop,
                                   .comm = what->comm,
@@ -114,54 +116,136 @@ static void finish(struct bench_rank *rank, const struct bench_case *what)
 
 /* ---- data ---- */
 
+/* So that the buffers of a group differ. */
+static size_t shift_of(int call)
+{
+    return (size_t)call * 31;
+}
+
 void bench_upload(struct bench_rank *rank, const struct bench_case *what)
 {
+    const struct bench_layout *layout = &what->layout;
+    size_t size = (size_t)number_types[what->data.type].bytes;
     struct data data = what->data;
+    if (layout->send_count == 0)
+        return;
+    rank->machine->fill(rank->send, DATA_POISON, all_bytes(rank, what));
     for (int i = 0; i < rank->options->group; i++) {
-        data.shift = (size_t)i * 31;
-        data_input(&data, rank->rank, rank->staging, what->count);
-        rank->machine->upload(rank->send + (size_t)i * what->stride, rank->staging, what->bytes);
+        data.shift = shift_of(i);
+        data_input(&data, rank->rank, rank->staging, layout->send_count);
+        rank->machine->upload(rank->send + (size_t)i * what->stride + layout->send_at * size, rank->staging,
+                              layout->send_count * size);
     }
 }
 
 /* A result that a library failed to write must not be right by accident. */
 static void poison(struct bench_rank *rank, const struct bench_case *what)
 {
-    if (rank->options->check)
+    if (rank->options->check && what->op->has_data)
         rank->machine->fill(rank->recv, DATA_POISON, all_bytes(rank, what));
     bench_together(rank); /* a peer may write to our buffer as soon as it is past this */
 }
 
-/* `first`: the index of the first wrong element in `staging`. */
-static void tell_wrong(const struct bench_rank *rank, const struct bench_case *what, const struct data *data,
-                       const char *mode, size_t first)
+static void tell_wrong(const struct bench_rank *rank, const struct bench_case *what, const char *mode,
+                       const char *complaint)
 {
-    const struct number_type *type = &number_types[data->type];
-    double got = number_decode(data->type, rank->staging + first * (size_t)type->bytes);
-    fprintf(stderr, "rondo-perf: rank %d: %s %s %s %s, %zu bytes, %s: element %zu is %.17g, not %.17g\n", rank->rank,
-            what->lib->name, what->op->name, type->name, bench_redops[data->redop], what->bytes, mode, first, got,
-            data_expected(data, first));
+    const char *reduction = what->op->reduces ? bench_redops[what->data.redop] : "";
+    fprintf(stderr, "rondo-perf: rank %d: %s %s %s%s%s, %zu bytes, %s: %s\n", rank->rank, what->lib->name,
+            what->op->name, number_types[what->data.type].name, *reduction ? " " : "", reduction, what->bytes, mode,
+            complaint);
 }
 
-static void verify(struct bench_rank *rank, const struct bench_case *what, struct bench_result *result)
+/* Wrong elements of one piece of the results, which lie in `staging`. The first is described in `complaint` if that is
+ * still empty. */
+static size_t part_wrong(const struct bench_rank *rank, const struct data *whole, const struct bench_part *part,
+                         char *complaint, size_t room)
 {
-    if (!rank->options->check)
-        return;
+    const struct number_type *type = &number_types[whole->type];
+    struct data data = *whole;
+    size_t first = 0;
+    data.shift += part->index;
+    const char *got = rank->staging + part->at * (size_t)type->bytes;
+    size_t wrong = part->from == BENCH_REDUCED ? data_wrong(&data, got, part->count, &first)
+                                               : data_moved_wrong(&data, part->from, got, part->count, &first);
+    if (wrong && !*complaint)
+        snprintf(complaint, room, "element %zu is %.17g, not %.17g", part->at + first,
+                 number_decode(data.type, got + first * (size_t)type->bytes),
+                 part->from == BENCH_REDUCED ? data_expected(&data, first) : data_given(&data, part->from, first));
+    return wrong;
+}
+
+/* Elements of one call's receive buffer that are wrong, those included that are not to be written. */
+static size_t call_wrong(struct bench_rank *rank, const struct bench_case *what, int call, char *complaint, size_t room)
+{
+    const struct bench_layout *layout = &what->layout;
+    size_t size = (size_t)number_types[what->data.type].bytes;
+    size_t end = layout->recv_count * size;
     struct data data = what->data;
-    double wrong = 0;
-    for (int i = 0; i < rank->options->group; i++) {
-        data.shift = (size_t)i * 31;
-        size_t first = 0;
-        rank->machine->download(rank->staging, rank->recv + (size_t)i * what->stride, what->bytes);
-        size_t bad = data_wrong(&data, rank->staging, what->count, &first);
-        if (bad && wrong == 0)
-            tell_wrong(rank, what, &data, result->mode, first);
-        wrong += (double)bad;
+    size_t wrong = 0;
+    data.shift = shift_of(call);
+    if (what->place.in_place) /* what is beside the results is input, or was */
+        rank->machine->download(rank->staging, rank->recv + (size_t)call * what->stride + layout->recv_at * size, end);
+    else
+        rank->machine->download(rank->staging, rank->recv + (size_t)call * what->stride, what->stride);
+    for (int p = 0; p < what->place.nranks; p++) {
+        struct bench_part part;
+        what->op->part(&what->place, p, &part);
+        wrong += part.count ? part_wrong(rank, &data, &part, complaint, room) : 0;
     }
+    if (what->place.in_place)
+        return wrong;
+    size_t touched = data_touched(rank->staging + end, what->stride - end);
+    if (touched && !*complaint)
+        snprintf(complaint, room, "%zu bytes behind the %zu that it receives were written", touched, end);
+    return wrong + (touched + size - 1) / size;
+}
+
+static void add_wrong(struct bench_rank *rank, double wrong, struct bench_result *result)
+{
     if (procs_sum(rank->procs, rank->rank, &wrong) != 0)
         _exit(1);
     result->checked = 1;
     result->wrong += wrong;
+}
+
+static void verify(struct bench_rank *rank, const struct bench_case *what, struct bench_result *result)
+{
+    char complaint[200] = "";
+    double wrong = 0;
+    if (!rank->options->check || !what->op->has_data)
+        return;
+    for (int i = 0; i < rank->options->group; i++)
+        wrong += (double)call_wrong(rank, what, i, complaint, sizeof complaint);
+    if (*complaint)
+        tell_wrong(rank, what, result->mode, complaint);
+    add_wrong(rank, wrong, result);
+}
+
+/* An op without data is verified by what it is for: each rank comes late once, and nobody may be through before it. With
+ * a graph, that is the first op in it. */
+static void verify_meeting(struct bench_rank *rank, const struct bench_case *what, struct machine_graph *graph,
+                           struct bench_result *result)
+{
+    double wrong = 0;
+    if (!rank->options->check || what->op->has_data)
+        return;
+    for (int late = 0; late < what->place.nranks; late++) {
+        bench_together(rank);
+        if (rank->rank == late)
+            usleep(LATE_US);
+        double came = now_us();
+        if (graph)
+            rank->machine->graph_launch(graph, rank->stream);
+        else
+            step(rank, what, WITH_OP);
+        finish(rank, what);
+        double left = now_us();
+        int early = left < slowest(rank, came);
+        if (early && wrong == 0)
+            tell_wrong(rank, what, result->mode, "it was over before all ranks had come");
+        wrong += early;
+    }
+    add_wrong(rank, wrong, result);
 }
 
 /* ---- samples ---- */
@@ -242,11 +326,12 @@ void bench_eager(struct bench_rank *rank, const struct bench_case *what, struct 
         step(rank, what, before | WITH_OP);
     finish(rank, what);
     eager_times(rank, what, before | WITH_OP, &result->times);
-    if (options->in_place && options->check) {
+    if (what->place.in_place && options->check) {
         step(rank, what, WITH_COPY | WITH_OP);
         finish(rank, what);
     }
     verify(rank, what, result);
+    verify_meeting(rank, what, NULL, result);
     if (before) {
         struct bench_times alone;
         eager_times(rank, what, before, &alone);
@@ -296,10 +381,11 @@ static void graph_times(struct bench_rank *rank, const struct bench_case *what, 
 static void check_replays(struct bench_rank *rank, const struct bench_case *what, struct machine_graph *timed,
                           struct bench_result *result)
 {
-    if (!rank->options->check)
+    verify_meeting(rank, what, timed, result);
+    if (!rank->options->check || !what->op->has_data)
         return;
     struct machine_graph *graph = timed;
-    if (rank->options->in_place)
+    if (what->place.in_place)
         graph = capture(rank, what, WITH_COPY | WITH_OP);
     else
         verify(rank, what, result);

@@ -22,8 +22,9 @@ struct bench_rank {
     struct CUstream_st *stream;
     struct machine_event *from;
     struct machine_event *to;
-    char *send; /* device memory, a buffer per call of a group; holds the input of the current row */
-    char *recv;
+    char *
+        send; /* device memory, a buffer per call of a group; holds the input of the current row, and poison around it */
+    char *recv;    /* the same; in place, the only buffer that ops use */
     char *staging; /* host memory for one buffer */
 };
 
@@ -33,9 +34,10 @@ struct bench_case {
     const struct bench_lib *lib;
     rondoComm_t comm;
     struct data data;
-    size_t count;
-    size_t bytes;  /* of one buffer */
-    size_t stride; /* from buffer to buffer of a group */
+    struct bench_place place;
+    struct bench_layout layout; /* that follows from it */
+    size_t bytes;               /* the size */
+    size_t stride;              /* from buffer to buffer of a group */
     int ops_per_graph;
     int replays;
 };

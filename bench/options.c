@@ -32,18 +32,31 @@ enum {
 
 /* nccl-tests' long names too, where the meaning is the same. */
 static const struct option names[] = {
-    {"minbytes", required_argument, NULL, 'b'},        {"maxbytes", required_argument, NULL, 'e'},
-    {"stepfactor", required_argument, NULL, 'f'},      {"stepbytes", required_argument, NULL, 'i'},
-    {"iters", required_argument, NULL, 'n'},           {"warmup_iters", required_argument, NULL, 'w'},
-    {"check", required_argument, NULL, 'c'},           {"ngpus", required_argument, NULL, 'g'},
-    {"datatype", required_argument, NULL, 'd'},        {"redop", required_argument, NULL, 'o'},
-    {"op", required_argument, NULL, KEY_OP},           {"procs", no_argument, NULL, KEY_PROCS},
-    {"threads", no_argument, NULL, KEY_THREADS},       {"device", required_argument, NULL, KEY_DEVICE},
-    {"group", required_argument, NULL, KEY_GROUP},     {"inplace", no_argument, NULL, KEY_INPLACE},
-    {"compute", required_argument, NULL, KEY_COMPUTE}, {"lib", required_argument, NULL, KEY_LIB},
-    {"json", required_argument, NULL, KEY_JSON},       {"csv", required_argument, NULL, KEY_CSV},
-    {"svg", required_argument, NULL, KEY_SVG},         {"help", no_argument, NULL, KEY_HELP},
-    {"version", no_argument, NULL, KEY_VERSION},       {NULL, 0, NULL, 0},
+    {"minbytes", required_argument, NULL, 'b'},
+    {"maxbytes", required_argument, NULL, 'e'},
+    {"stepfactor", required_argument, NULL, 'f'},
+    {"stepbytes", required_argument, NULL, 'i'},
+    {"iters", required_argument, NULL, 'n'},
+    {"warmup_iters", required_argument, NULL, 'w'},
+    {"check", required_argument, NULL, 'c'},
+    {"ngpus", required_argument, NULL, 'g'},
+    {"datatype", required_argument, NULL, 'd'},
+    {"redop", required_argument, NULL, 'o'},
+    {"root", required_argument, NULL, 'r'},
+    {"op", required_argument, NULL, KEY_OP},
+    {"procs", no_argument, NULL, KEY_PROCS},
+    {"threads", no_argument, NULL, KEY_THREADS},
+    {"device", required_argument, NULL, KEY_DEVICE},
+    {"group", required_argument, NULL, KEY_GROUP},
+    {"inplace", no_argument, NULL, KEY_INPLACE},
+    {"compute", required_argument, NULL, KEY_COMPUTE},
+    {"lib", required_argument, NULL, KEY_LIB},
+    {"json", required_argument, NULL, KEY_JSON},
+    {"csv", required_argument, NULL, KEY_CSV},
+    {"svg", required_argument, NULL, KEY_SVG},
+    {"help", no_argument, NULL, KEY_HELP},
+    {"version", no_argument, NULL, KEY_VERSION},
+    {NULL, 0, NULL, 0},
 };
 
 /* What is being parsed, for messages. */
@@ -210,6 +223,9 @@ static void parse_letter(struct parse *parse, int key)
     case 'o':
         options->redops = parse_list(parse, optarg, redop_name);
         break;
+    case 'r':
+        options->root = parse_count(parse, optarg, 0, PROCS_MAX_RANKS - 1);
+        break;
     case 'k':
         options->ops_per_graph = parse_count(parse, optarg, 1, 100000);
         break;
@@ -312,7 +328,7 @@ enum options_verdict options_parse(struct bench_options *options, int argc, char
     char shown[64];
     for (;;) {
         int index = -1;
-        int key = getopt_long(argc, argv, "b:e:f:i:n:w:c:g:d:o:k:G:h", names, &index);
+        int key = getopt_long(argc, argv, "b:e:f:i:n:w:c:g:d:o:r:k:G:h", names, &index);
         if (key == -1)
             break;
         if (key == 'h')

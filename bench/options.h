@@ -23,7 +23,8 @@ struct bench_options {
     int ops_per_graph;  /* 0: by size */
     int replays;        /* -1: by size; 0: none */
     int group;
-    int in_place;
+    int in_place;      /* ops that cannot be are measured out of place */
+    int root;          /* of rooted ops */
     double compute_us; /* 0: none */
     const char *libs[LIBRARY_MAX];
     int lib_count;

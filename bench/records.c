@@ -4,11 +4,11 @@
 #include <stdint.h>
 #include <string.h>
 
-enum kind { TEXT, BUFFER, SIZE, INTEGER, NUMBER };
+enum kind { TEXT, SIZE, INTEGER, NUMBER };
 
 struct field {
     const char *name;
-    enum kind kind; /* TEXT: char *, BUFFER: char [] */
+    enum kind kind;
     size_t offset;
 };
 
@@ -36,11 +36,12 @@ static const struct field fields[] = {
     FIELD("algbw", NUMBER, algbw),
     FIELD("busbw", NUMBER, busbw),
     FIELD("wrong", NUMBER, wrong),
-    FIELD("algo", BUFFER, choice.algo),
-    FIELD("proto", BUFFER, choice.proto),
+    FIELD("algo", TEXT, choice.algo),
+    FIELD("proto", TEXT, choice.proto),
     FIELD("channels", INTEGER, choice.channels),
     FIELD("host_us", NUMBER, times.host_us),
     FIELD("group", INTEGER, group),
+    FIELD("root", INTEGER, root),
 };
 enum { FIELD_COUNT = sizeof fields / sizeof *fields };
 
@@ -49,9 +50,11 @@ static int shown(const struct field *field, int group)
     return field->offset != offsetof(struct bench_result, group) || group > 1;
 }
 
-/* Replays have no call whose time could be told. */
+/* Replays have no call whose time could be told, most ops have no root. */
 static int applies(const struct field *field, const struct bench_result *result)
 {
+    if (field->offset == offsetof(struct bench_result, root))
+        return result->root >= 0;
     return field->offset != offsetof(struct bench_result, times.host_us) || strcmp(result->mode, "eager") == 0;
 }
 
@@ -89,9 +92,6 @@ static void print_value(FILE *file, const struct field *field, const struct benc
     switch (field->kind) {
     case TEXT:
         print_text(file, *(const char *const *)(const void *)at, json);
-        break;
-    case BUFFER:
-        print_text(file, at, json);
         break;
     case SIZE:
         fprintf(file, "%zu", *(const size_t *)(const void *)at);

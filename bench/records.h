@@ -1,8 +1,9 @@
 /* Results for programs: JSON, one object per line, and CSV with the same fields.
  *
  * lib, version, op, bytes, count, type, redop, ranks, device, mode, us, us_min, us_p50, us_p99, us_max, algbw,
- * busbw, wrong, algo, proto, channels, host_us; then `group` where ops are groups. wrong is null (CSV: empty) if
- * unchecked; host_us is left out (CSV: empty) if not eager. bytes and count are of one call, times and bandwidths of the whole group. */
+ * busbw, wrong, algo, proto, channels, host_us; then `group` where ops are groups; then `root`. wrong is null (CSV: empty)
+ * if unchecked; host_us is left out (CSV: empty) if not eager, root if the op has none. bytes, count, algo, proto and
+ * channels are of one call, times and bandwidths of the whole group. */
 #ifndef RONDO_BENCH_RECORDS_H
 #define RONDO_BENCH_RECORDS_H
 

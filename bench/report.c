@@ -1,5 +1,6 @@
 #include "report.h"
 
+#include "ops.h"
 #include "records.h"
 #include "svg.h"
 #include "table.h"
@@ -25,6 +26,21 @@ static int count_bits(unsigned bits)
     return __builtin_popcount(bits);
 }
 
+/* Rows to come; those that a library cannot run are counted too. */
+static int count_rows(const struct bench_options *options)
+{
+    int sizes = 0;
+    int rows = 0;
+    for (size_t bytes = options->min_bytes; bytes; bytes = options_next_size(options, bytes))
+        sizes++;
+    for (int op = 0; op < bench_op_count; op++) {
+        int redops = bench_ops[op].reduces ? count_bits(options->redops) : 1;
+        if (options->ops >> op & 1)
+            rows += bench_ops[op].has_data ? sizes * redops * count_bits(options->types) : 1;
+    }
+    return rows * (1 + options->lib_count);
+}
+
 int report_open(struct report *report, const struct bench_options *options, const char *device, char *text, size_t room)
 {
     *report = (struct report){.options = options, .device = device, .text = stdout};
@@ -35,11 +51,7 @@ int report_open(struct report *report, const struct bench_options *options, cons
     if (report->json == stdout || report->csv == stdout || report->svg == stdout)
         report->text = stderr;
     report->progress = isatty(STDERR_FILENO);
-    int sizes = 0;
-    for (size_t bytes = options->min_bytes; bytes; bytes = options_next_size(options, bytes))
-        sizes++;
-    report->total = sizes * count_bits(options->ops) * count_bits(options->types) * count_bits(options->redops) *
-                    (1 + options->lib_count);
+    report->total = count_rows(options);
     return 0;
 }
 
@@ -49,6 +61,13 @@ void report_begin(struct report *report, const struct run_about *about, const st
     table_header(report, about, libs, init_ms, lib_count);
     if (report->csv)
         records_csv_header(report->csv, report->options->group);
+}
+
+void report_op(struct report *report, const struct bench_op *op, const struct bench_lib *libs, int lib_count)
+{
+    if (report->progress)
+        fprintf(stderr, "\r\033[K");
+    table_op(report, op, libs, lib_count);
 }
 
 void report_progress(struct report *report, const char *op, const char *type, size_t bytes, const char *lib)

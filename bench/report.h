@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+struct bench_op;
 struct run_about;
 
 struct report {
@@ -31,9 +32,10 @@ struct report {
 int report_open(struct report *report, const struct bench_options *options, const char *device, char *text,
                 size_t room);
 
-/* On rank 0, in this order; `about` is by rank. */
+/* On rank 0, in this order, with rows behind their op; `about` is by rank. */
 void report_begin(struct report *report, const struct run_about *about, const struct bench_lib *libs,
                   const double *init_ms, int lib_count);
+void report_op(struct report *report, const struct bench_op *op, const struct bench_lib *libs, int lib_count);
 void report_progress(struct report *report, const char *op, const char *type, size_t bytes, const char *lib);
 void report_row(struct report *report, const struct bench_result *eager, const struct bench_result *graph);
 void report_end(struct report *report, double wrong);

@@ -22,6 +22,7 @@ struct bench_result {
     const char *lib;
     const char *version;
     const char *op;
+    int root;     /* -1: the op has none */
     size_t bytes; /* of one call */
     size_t count;
     const char *type;
@@ -29,11 +30,12 @@ struct bench_result {
     int ranks;
     const char *device;
     int group;
+    int in_place;
     struct bench_times times;
     double algbw; /* GB/s (10^9) */
     double busbw;
     int checked;
-    double wrong; /* elements, over all ranks */
+    double wrong; /* elements, over all ranks; of a barrier, ranks that left it too early */
     struct bench_choice choice;
 };
 

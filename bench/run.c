@@ -96,7 +96,8 @@ static void open_rank(const struct run *run, struct bench_rank *rank)
     rank->stream = machine->stream_create(MACHINE_STREAM_NONBLOCKING);
     rank->from = machine->event_create();
     rank->to = machine->event_create();
-    size_t stride = stride_of(run->options->max_bytes + sizeof(double));
+    /* Every rank's part has an element, however small the size. */
+    size_t stride = stride_of(run->options->max_bytes + (size_t)run->options->nranks * sizeof(double));
     rank->send = machine->alloc(stride * (size_t)run->options->group);
     rank->recv = machine->alloc(stride * (size_t)run->options->group);
     machine->fill(rank->send, 0, stride * (size_t)run->options->group);
@@ -124,19 +125,22 @@ static void fill_in(const struct run *run, const struct bench_case *what, struct
     result->lib = what->lib->name;
     result->version = what->lib->version;
     result->op = what->op->name;
+    result->root = what->op->rooted ? what->place.root : -1;
     result->bytes = what->bytes;
-    result->count = what->count;
-    result->type = number_types[what->data.type].name;
-    result->redop = bench_redops[what->data.redop];
+    result->count = what->place.count;
+    result->type = what->op->has_data ? number_types[what->data.type].name : "none";
+    result->redop = what->op->reduces ? bench_redops[what->data.redop] : "none";
     result->ranks = run->options->nranks;
     result->device = run->device;
     result->group = run->options->group;
+    result->in_place = what->place.in_place;
     double gigabytes = (double)what->bytes * run->options->group * 1e-9;
     result->algbw = result->times.us > 0 ? gigabytes / (result->times.us * 1e-6) : 0;
     result->busbw = result->algbw * what->op->bus_factor(run->options->nranks);
+    result->choice = (struct bench_choice){"", "", 0};
     if (what->lib->describe)
-        what->lib->describe(what->comm, what->op->name, what->count, what->data.type, what->data.redop,
-                            &result->choice);
+        what->lib->describe(what->comm, what->op->name, what->op->explain_count(&what->place), what->data.type,
+                            what->data.redop, &result->choice);
 }
 
 static void run_library(const struct run *run, struct bench_rank *rank, const struct bench_case *what, int index)
@@ -158,43 +162,68 @@ static void run_library(const struct run *run, struct bench_rank *rank, const st
     report_row(run->report, &eager, &graph);
 }
 
-static void run_row(const struct run *run, struct bench_rank *rank, const struct libraries *libraries,
-                    struct bench_case *what, size_t wanted)
+static void set_size(const struct bench_options *options, struct bench_case *what, size_t wanted)
 {
-    const struct bench_options *options = run->options;
+    const struct bench_op *op = what->op;
     size_t size = (size_t)number_types[what->data.type].bytes;
-    int large = wanted >= LARGE_BYTES;
-    what->count = wanted / size ? wanted / size : 1;
-    what->bytes = what->count * size;
+    int large = wanted >= LARGE_BYTES && op->has_data;
+    what->place.count = op->count(wanted / size, options->nranks);
+    what->bytes = op->elements(what->place.count, options->nranks) * size;
     what->stride = stride_of(what->bytes);
+    op->layout(&what->place, &what->layout);
     what->ops_per_graph = options->ops_per_graph;
     if (!what->ops_per_graph)
         what->ops_per_graph = large ? LARGE_OPS_PER_GRAPH : DEFAULT_OPS_PER_GRAPH;
     what->replays = options->replays;
     if (what->replays < 0)
         what->replays = large ? LARGE_REPLAYS : DEFAULT_REPLAYS;
+}
+
+static void run_row(const struct run *run, struct bench_rank *rank, const struct libraries *libraries,
+                    struct bench_case *what, size_t wanted)
+{
+    set_size(run->options, what, wanted);
     bench_upload(rank, what);
     for (int i = 0; i < libraries->count; i++) {
+        if (bench_op_lacks(what->op, &libraries->libs[i], what->place.in_place))
+            continue; /* the block's header says so */
         what->lib = &libraries->libs[i];
         what->comm = libraries->comms[i];
         run_library(run, rank, what, i);
     }
 }
 
-static void run_rows(const struct run *run, struct bench_rank *rank, const struct libraries *libraries)
+/* One type, and one reduction of ops that reduce. */
+static void run_sizes(const struct run *run, struct bench_rank *rank, const struct libraries *libraries,
+                      const struct bench_op *op, const struct data *data)
 {
     const struct bench_options *options = run->options;
-    for (int op = 0; op < bench_op_count; op++)
-        for (int type = 0; type < rondoNumTypes; type++)
-            for (int redop = 0; redop < rondoNumOps; redop++) {
-                if (!(options->ops >> op & options->types >> type & options->redops >> redop & 1))
-                    continue;
-                struct bench_case what = {
-                    .op = &bench_ops[op],
-                    .data = {.type = (rondoDataType_t)type, .redop = (rondoRedOp_t)redop, .nranks = options->nranks}};
-                for (size_t bytes = options->min_bytes; bytes; bytes = options_next_size(options, bytes))
-                    run_row(run, rank, libraries, &what, bytes);
-            }
+    struct bench_case what = {.op = op,
+                              .data = *data,
+                              .place = {.rank = rank->rank,
+                                        .nranks = options->nranks,
+                                        .root = options->root,
+                                        .in_place = options->in_place && op->in_place}};
+    if (!op->has_data)
+        run_row(run, rank, libraries, &what, 0);
+    for (size_t bytes = options->min_bytes; bytes && op->has_data; bytes = options_next_size(options, bytes))
+        run_row(run, rank, libraries, &what, bytes);
+}
+
+static void run_op(const struct run *run, struct bench_rank *rank, const struct libraries *libraries,
+                   const struct bench_op *op)
+{
+    const struct bench_options *options = run->options;
+    unsigned types = op->has_data ? options->types : 1u << rondoFloat;
+    unsigned redops = op->reduces ? options->redops : 1u << rondoMax; /* data that tell places apart best */
+    if (rank->rank == 0)
+        report_op(run->report, op, libraries->libs, libraries->count);
+    for (int type = 0; type < rondoNumTypes; type++)
+        for (int redop = 0; redop < rondoNumOps; redop++) {
+            struct data data = {.type = (rondoDataType_t)type, .redop = (rondoRedOp_t)redop, .nranks = options->nranks};
+            if (types >> type & redops >> redop & 1)
+                run_sizes(run, rank, libraries, op, &data);
+        }
 }
 
 int run_rank(struct procs *procs, int number, void *argument)
@@ -212,7 +241,9 @@ int run_rank(struct procs *procs, int number, void *argument)
     open_libraries(run, &rank, &libraries);
     if (number == 0)
         report_begin(run->report, shared->about, libraries.libs, libraries.init_ms, libraries.count);
-    run_rows(run, &rank, &libraries);
+    for (int op = 0; op < bench_op_count; op++)
+        if (run->options->ops >> op & 1)
+            run_op(run, &rank, &libraries, &bench_ops[op]);
     bench_together(&rank);
     close_libraries(&rank, &libraries);
     close_rank(&rank);

@@ -1,6 +1,6 @@
 #include "svg.h"
 
-#include "records.h"
+#include "ops.h"
 
 #include <math.h>
 #include <string.h>
@@ -24,22 +24,23 @@ struct plot {
     const struct report *report;
     FILE *file;
     const char *mode;
+    const char *op;                                /* of this chart */
     double x_min, x_max;                           /* log2 of bytes */
     double y_min, y_max;                           /* log10 of microseconds */
     const struct bench_result *series[MAX_SERIES]; /* the first result of each */
     int series_count;
-    int left_out;           /* results of series beyond MAX_SERIES */
-    int ops, types, redops; /* 1: they differ among the series */
+    int left_out;      /* results of series beyond MAX_SERIES */
+    int types, redops; /* 1: they differ among the series */
 };
 
 static int belongs(const struct plot *plot, const struct bench_result *result)
 {
-    return strcmp(result->mode, plot->mode) == 0 && result->times.us > 0;
+    return result->op == plot->op && strcmp(result->mode, plot->mode) == 0 && result->times.us > 0 && result->bytes > 0;
 }
 
 static int same_series(const struct bench_result *a, const struct bench_result *b)
 {
-    return a->lib_index == b->lib_index && a->op == b->op && a->type == b->type && a->redop == b->redop;
+    return a->lib_index == b->lib_index && a->type == b->type && a->redop == b->redop;
 }
 
 static double x_of(const struct plot *plot, double bytes)
@@ -67,6 +68,12 @@ static double nice(double us, int above)
     return found;
 }
 
+/* Sizes that divide by the ranks are a little below powers of two: the axis ends where its labels are. */
+static double near_whole(double power)
+{
+    return fabs(power - round(power)) < 0.05 ? round(power) : power;
+}
+
 /* Finds the series and the ranges. Returns the number of points. */
 static int survey(struct plot *plot)
 {
@@ -85,7 +92,6 @@ static int survey(struct plot *plot)
         }
         if (!known)
             plot->series[plot->series_count++] = result;
-        plot->ops |= result->op != plot->series[0]->op;
         plot->types |= result->type != plot->series[0]->type;
         plot->redops |= result->redop != plot->series[0]->redop;
         points++;
@@ -96,8 +102,12 @@ static int survey(struct plot *plot)
     }
     if (points == 0)
         return 0;
-    plot->x_min = log2(least_bytes) - (least_bytes == most_bytes);
-    plot->x_max = log2(most_bytes) + (least_bytes == most_bytes);
+    plot->x_min = near_whole(log2(least_bytes));
+    plot->x_max = near_whole(log2(most_bytes));
+    if (plot->x_max <= plot->x_min) {
+        plot->x_min -= 1;
+        plot->x_max += 1;
+    }
     plot->y_min = log10(nice(least_us * 0.9, 0));
     plot->y_max = log10(nice(most_us * 1.1, 1));
     return points;
@@ -128,17 +138,20 @@ static void draw_title(const struct plot *plot)
     const struct bench_result *first = plot->series[0];
     const struct bench_options *options = plot->report->options;
     char text[256];
-    snprintf(text, sizeof text, "%s, %d ranks, device %s: latency %s", plot->ops ? "collectives" : first->op,
-             first->ranks, first->device, strcmp(plot->mode, "graph") == 0 ? "in graph replays" : "of eager ops");
+    snprintf(text, sizeof text, "%s, %d ranks, device %s: latency %s", plot->op, first->ranks, first->device,
+             strcmp(plot->mode, "graph") == 0 ? "in graph replays" : "of eager ops");
     draw_text(plot, LEFT, 32, 20, "start", text);
-    int used = snprintf(text, sizeof text, "%s%s%s%smean of the slowest rank", plot->types ? "" : first->type,
-                        plot->types || plot->redops ? "" : " ", plot->redops ? "" : first->redop,
-                        plot->types && plot->redops ? "" : ", ");
+    const char *type = plot->types ? "" : first->type;
+    const char *redop = plot->redops || strcmp(first->redop, "none") == 0 ? "" : first->redop;
+    int used = snprintf(text, sizeof text, "%s%s%s%smean of the slowest rank", type, *type && *redop ? " " : "", redop,
+                        *type || *redop ? ", " : "");
     if (options->group > 1)
         used += snprintf(text + used, sizeof text - (size_t)used, ", groups of %d calls", options->group);
     if (options->compute_us > 0)
         used += snprintf(text + used, sizeof text - (size_t)used, ", after %g µs of compute", options->compute_us);
-    snprintf(text + used, sizeof text - (size_t)used, "%s", options->in_place ? ", in place" : "");
+    if (first->root >= 0)
+        used += snprintf(text + used, sizeof text - (size_t)used, ", root %d", first->root);
+    snprintf(text + used, sizeof text - (size_t)used, "%s", first->in_place ? ", in place" : "");
     draw_text(plot, LEFT, 56, 14, "start", text);
 }
 
@@ -154,7 +167,7 @@ static void draw_x_axis(const struct plot *plot)
         options_size_text((size_t)1 << power, text, sizeof text);
         draw_text(plot, x, HEIGHT - BOTTOM + 24, 14, "middle", text);
     }
-    draw_text(plot, LEFT + (WIDTH - LEFT - RIGHT) / 2.0, HEIGHT - 18, 15, "middle", "size (bytes per rank)");
+    draw_text(plot, LEFT + (WIDTH - LEFT - RIGHT) / 2.0, HEIGHT - 18, 15, "middle", "size (bytes)");
 }
 
 static void draw_y_axis(const struct plot *plot)
@@ -209,7 +222,7 @@ static void draw_series(const struct plot *plot, int series)
 
 static int legend_width(const struct plot *plot)
 {
-    return 170 + 80 * (plot->ops + plot->types + plot->redops);
+    return 170 + 80 * (plot->types + plot->redops);
 }
 
 static int legend_inside(const struct plot *plot)
@@ -231,9 +244,8 @@ static void draw_legend(const struct plot *plot)
         const struct bench_result *result = plot->series[s];
         char text[160];
         double y = top + 16 + s * LEGEND_ROW;
-        snprintf(text, sizeof text, "%s %s%s%s%s%s%s%s", result->lib, result->version, plot->ops ? " " : "",
-                 plot->ops ? result->op : "", plot->types ? " " : "", plot->types ? result->type : "",
-                 plot->redops ? " " : "", plot->redops ? result->redop : "");
+        snprintf(text, sizeof text, "%s %s%s%s%s%s", result->lib, result->version, plot->types ? " " : "",
+                 plot->types ? result->type : "", plot->redops ? " " : "", plot->redops ? result->redop : "");
         fprintf(plot->file, "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" ", left + 8, y, left + 34, y);
         set_stroke(plot, s);
         fprintf(plot->file, "/>\n");
@@ -243,29 +255,55 @@ static void draw_legend(const struct plot *plot)
         draw_text(plot, left + 42, top + 21 + plot->series_count * LEGEND_ROW, 14, "start", "(others are not drawn)");
 }
 
+/* Surveys one op's results; 0 if there is nothing to draw. */
+static int plot_op(struct plot *plot, const struct report *report, const char *op)
+{
+    *plot = (struct plot){.report = report, .file = report->svg, .mode = "graph", .op = op};
+    if (survey(plot) > 0)
+        return 1;
+    plot->mode = "eager";
+    return survey(plot) > 0;
+}
+
+static int chart_width(const struct plot *plot)
+{
+    return WIDTH + (legend_inside(plot) ? 0 : legend_width(plot) + RIGHT);
+}
+
+static void draw_chart(const struct plot *plot, int number)
+{
+    fprintf(plot->file, "<g transform=\"translate(0 %d)\">\n", number * HEIGHT);
+    draw_title(plot);
+    draw_x_axis(plot);
+    draw_y_axis(plot);
+    fprintf(plot->file, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"none\" stroke=\"#888888\"/>\n", LEFT,
+            TOP, WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM);
+    for (int series = plot->series_count - 1; series >= 0; series--)
+        draw_series(plot, series);
+    draw_legend(plot);
+    fprintf(plot->file, "</g>\n");
+}
+
 void svg_plot(const struct report *report)
 {
-    struct plot plot = {.report = report, .file = report->svg, .mode = "graph"};
-    if (survey(&plot) == 0) {
-        plot.mode = "eager";
-        survey(&plot);
+    struct plot plot;
+    int charts = 0;
+    int width = WIDTH;
+    for (int op = 0; op < bench_op_count; op++) {
+        if (!plot_op(&plot, report, bench_ops[op].name))
+            continue;
+        charts++;
+        width = chart_width(&plot) > width ? chart_width(&plot) : width;
     }
-    int width = WIDTH + (legend_inside(&plot) ? 0 : legend_width(&plot) + RIGHT);
-    fprintf(plot.file,
+    int height = HEIGHT * (charts ? charts : 1);
+    fprintf(report->svg,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
             "font-family=\"DejaVu Sans, Helvetica, Arial, sans-serif\" fill=\"#222222\">\n"
             "<rect width=\"%d\" height=\"%d\" fill=\"white\"/>\n",
-            width, HEIGHT, width, HEIGHT, width, HEIGHT);
-    if (plot.series_count > 0) {
-        draw_title(&plot);
-        draw_x_axis(&plot);
-        draw_y_axis(&plot);
-        fprintf(plot.file, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"none\" stroke=\"#888888\"/>\n",
-                LEFT, TOP, WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM);
-        for (int series = plot.series_count - 1; series >= 0; series--)
-            draw_series(&plot, series);
-        draw_legend(&plot);
-    }
-    fprintf(plot.file, "</svg>\n");
-    fflush(plot.file);
+            width, height, width, height, width, height);
+    for (int op = 0, number = 0; op < bench_op_count; op++)
+        if (plot_op(&plot, report, bench_ops[op].name))
+            draw_chart(&plot, number++);
+    fprintf(report->svg, "</svg>\n");
+    fflush(report->svg);
 }

@@ -1,5 +1,5 @@
-/* A plot of latency over size, both logarithmic: a line per library, and per op, type and reduction if there are
- * several. */
+/* Plots of latency over size, both logarithmic: a chart per op, one below the other; in it a line per library, and per
+ * type and reduction if there are several. Ops without a size are left out. */
 #ifndef RONDO_BENCH_SVG_H
 #define RONDO_BENCH_SVG_H
 

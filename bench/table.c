@@ -1,5 +1,6 @@
 #include "table.h"
 
+#include "ops.h"
 #include "run.h"
 
 #include <string.h>
@@ -70,6 +71,26 @@ void table_header(struct report *report, const struct run_about *about, const st
                 about[rank].device);
     for (int i = 0; i < lib_count; i++)
         fprintf(out, "# %s %s, comm init %.1f ms\n", libs[i].name, libs[i].version, init_ms[i]);
+    fflush(out);
+}
+
+void table_op(struct report *report, const struct bench_op *op, const struct bench_lib *libs, int lib_count)
+{
+    FILE *out = report->text;
+    int in_place = report->options->in_place && op->in_place;
+    fprintf(out, "#\n# %s", op->name);
+    if (op->rooted)
+        fprintf(out, ", root %d", report->options->root);
+    if (op->has_data)
+        fprintf(out, "; size: %s", op->size);
+    if (op->has_data && report->options->in_place && !op->in_place)
+        fprintf(out, "; out of place, it knows no other way");
+    fprintf(out, "\n");
+    for (int i = 0; i < lib_count; i++) {
+        const char *lacks = bench_op_lacks(op, &libs[i], in_place);
+        if (lacks)
+            fprintf(out, "# %s %s %s\n", libs[i].name, libs[i].version, lacks);
+    }
     print_columns(out, lib_count);
     fflush(out);
 }

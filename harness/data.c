@@ -7,6 +7,7 @@
 #include <string.h>
 
 enum {
+    ALL_RANKS = -1,     /* in place of a rank: the reduction */
     TERM_LIMIT = 15,    /* largest summand */
     RANGE_LIMIT = 100,  /* largest value of max and min */
     FACTORS_OF_TWO = 6, /* in a product: 64 is exact in every type, and so is every partial product */
@@ -38,6 +39,7 @@ static int term_bound(const struct data *data)
     return limit >= data->nranks ? least(limit / data->nranks, TERM_LIMIT) : 1;
 }
 
+/* The rank's element. */
 static int input(const struct data *data, int rank, size_t index)
 {
     const struct number_type *type = &number_types[data->type];
@@ -82,6 +84,11 @@ double data_expected(const struct data *data, size_t index)
     return (double)result / data->nranks;
 }
 
+double data_given(const struct data *data, int rank, size_t index)
+{
+    return (double)input(data, rank, index);
+}
+
 /* 0: must be exact. Else room for a library that multiplies every summand by 1/nranks in the type itself: no value
  * on the way exceeds the largest summand, and half a unit in the last place may be lost in 1/nranks, in the products
  * together, in each sum, and in the expected value. */
@@ -107,14 +114,16 @@ void data_input(const struct data *data, int rank, void *to, size_t count)
     repeat(to, DATA_PERIOD * size, count * size);
 }
 
-size_t data_wrong(const struct data *data, const void *result, size_t count, size_t *first)
+/* `rank`: whose data these are, or ALL_RANKS. */
+static size_t count_wrong(const struct data *data, int rank, const void *result, size_t count, size_t *first)
 {
     char expected[DATA_PERIOD * sizeof(double)];
     size_t size = (size_t)number_types[data->type].bytes;
-    double allowed = tolerance(data);
+    double allowed = rank == ALL_RANKS ? tolerance(data) : 0;
     size_t wrong = 0;
     for (size_t i = 0; i < count && i < DATA_PERIOD; i++)
-        number_encode(data->type, data_expected(data, i), expected + i * size);
+        number_encode(data->type, rank == ALL_RANKS ? data_expected(data, i) : data_given(data, rank, i),
+                      expected + i * size);
     for (size_t start = 0; start < count; start += DATA_PERIOD) {
         size_t length = count - start < DATA_PERIOD ? count - start : DATA_PERIOD;
         const char *got = (const char *)result + start * size;
@@ -130,4 +139,25 @@ size_t data_wrong(const struct data *data, const void *result, size_t count, siz
         }
     }
     return wrong;
+}
+
+size_t data_wrong(const struct data *data, const void *result, size_t count, size_t *first)
+{
+    return count_wrong(data, ALL_RANKS, result, count, first);
+}
+
+size_t data_moved_wrong(const struct data *data, int rank, const void *result, size_t count, size_t *first)
+{
+    return count_wrong(data, rank, result, count, first);
+}
+
+size_t data_touched(const void *memory, size_t bytes)
+{
+    const unsigned char *byte = memory;
+    size_t touched = 0;
+    if (bytes == 0 || (byte[0] == DATA_POISON && memcmp(byte, byte + 1, bytes - 1) == 0)) /* the usual case, fast */
+        return 0;
+    for (size_t i = 0; i < bytes; i++)
+        touched += byte[i] != DATA_POISON;
+    return touched;
 }

@@ -1,4 +1,4 @@
-/* What the ranks reduce, and what must come out.
+/* What the ranks reduce or pass on, and what must come out.
  *
  * Inputs differ by rank and element and are small integers, chosen so that the result is exact in the type, in
  * whatever order and precision (from the type's own upwards) a library reduces: a wrong bit is an error, not
@@ -21,7 +21,8 @@ struct data {
     rondoDataType_t type;
     rondoRedOp_t redop;
     int nranks;
-    size_t shift; /* tells the buffers of a group apart */
+    size_t
+        shift; /* the first element's place in the sequence: tells parts of a buffer, and buffers of a group, apart */
 };
 
 /* The first `count` elements of what the rank gives. */
@@ -32,5 +33,13 @@ size_t data_wrong(const struct data *data, const void *result, size_t count, siz
 
 /* Element `index` of the reduction. */
 double data_expected(const struct data *data, size_t index);
+
+/* The same for what was only moved: result[i] must be what the rank gives as element i. rondoMax and rondoMin have the
+ * widest range of values, and so tell places and ranks apart best. */
+size_t data_moved_wrong(const struct data *data, int rank, const void *result, size_t count, size_t *first);
+double data_given(const struct data *data, int rank, size_t index);
+
+/* How many of the bytes are not DATA_POISON any more. */
+size_t data_touched(const void *memory, size_t bytes);
 
 #endif

@@ -304,7 +304,7 @@ Test(comm, config_that_is_none_or_out_of_bounds_is_refused_by_name)
         }                                                                                                \
         READ(rondoSuccess, user.field = RONDO_CONFIG_UNDEF_INT);                                         \
     } while (0)
-    BOUNDS(blocking, 0, -1, 2);
+    BOUNDS(blocking, -1, 2);
     BOUNDS(minCTAs, 0, -1, 129);
     BOUNDS(maxCTAs, 0, -1, 129);
     BOUNDS(timeoutMs, -1, 86400001);
@@ -361,6 +361,8 @@ static int disagreeing(struct rig *rig)
 
 Test(comm, of_ranks_whose_configs_disagree_fails_on_all)
 {
+    if (rig_ranks(3) < 3)
+        cr_skip_test("needs three devices");
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(3), .no_comm = true}, disagreeing), 0);
 }
 
@@ -411,12 +413,14 @@ static int dead_handle(struct rig *rig, rondoComm_t comm, bool null_may_end)
 {
     int value;
     rondoResult_t error;
+    rondoChoice_t choice = RONDO_CHOICE_INITIALIZER;
     float *a = rig->machine->alloc(4096);
 #define DEAD(call) RIG_CHECK((call) == rondoInvalidArgument, "accepted")
     DEAD(rondoCommCount(comm, &value));
     DEAD(rondoCommRank(comm, &value));
     DEAD(rondoCommDevice(comm, &value));
     DEAD(rondoCommGetAsyncError(comm, &error));
+    DEAD(rondoCommExplain(comm, "all_reduce", 4, rondoFloat, rondoSum, &choice));
     DEAD(rondoAllReduce(a, a, 4, rondoFloat, rondoSum, comm, rig->stream));
     RIG_OK(rondoGroupStart());
     DEAD(rondoAllReduce(a, a, 4, rondoFloat, rondoSum, comm, rig->stream));
@@ -477,6 +481,26 @@ static int finalized(struct rig *rig)
 Test(comm, that_was_finalized_takes_no_ops_but_still_answers)
 {
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2)}, finalized), 0);
+}
+
+/* One rank after the other, each when all have surely heard of those before. */
+static int finalized_in_turn(struct rig *rig)
+{
+    for (int rank = 0; rank < rig->ranks; rank++) {
+        if (rig->rank == rank)
+            RIG_OK(rondoCommFinalize(rig->comm));
+        RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
+        for (int wait = 0;
+             wait < 500 && rig->rank > rank && __atomic_load_n(&rig->comm->left_rank, __ATOMIC_ACQUIRE) < 0; wait++)
+            usleep(10000);
+        RIG_CHECK(rig->rank <= rank || __atomic_load_n(&rig->comm->left_rank, __ATOMIC_ACQUIRE) >= 0, "not told");
+    }
+    return 0;
+}
+
+Test(comm, is_finalized_by_ranks_that_heard_of_others_that_were_faster)
+{
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(3)}, finalized_in_turn), 0);
 }
 
 /* ---- ranks that do not come ---- */

@@ -132,7 +132,7 @@ static int run_seed(struct rig *rig, const struct place *place, uint64_t seed)
 static int random_groups(struct rig *rig)
 {
     const long seed = parameter("RONDO_TEST_SEED", -1),
-               groups = seed >= 0 ? 1 : parameter("RONDO_TEST_GROUPS", RIG_SLOW ? 30 : 150);
+               groups = seed >= 0 ? 1 : parameter("RONDO_TEST_GROUPS", RIG_SLOW ? 20 : 150);
     struct place place = {.comms = {rig->comm}};
     int failed = 0;
     RIG_OK(rondoCommInitRank(&place.comms[1], rig->ranks, rig->ids[1], rig->rank));
@@ -175,6 +175,16 @@ Test(groups, are_right_in_small_mailboxes_over_many_channels)
     setenv("RONDO_BUFFER_KIB", "64", 1);
     setenv("RONDO_MAX_CTAS", "16", 1);
     run(rig_ranks(3), RIG_PROCESSES);
+}
+
+/* The smallest FIFOs that there are: with less than 64 lines each, the lanes of a warp waited for each other. */
+Test(groups, are_right_in_the_smallest_fifos)
+{
+    if (rig_on_host())
+        cr_skip_test("a thread there is alone in its warp");
+    setenv("RONDO_BUFFER_KIB", "64", 1);
+    setenv("RONDO_MAX_CTAS", "128", 1);
+    run(rig_ranks(4), RIG_PROCESSES);
 }
 
 Test(groups, are_right_near_the_wrap_of_epochs_and_positions)

@@ -12,18 +12,22 @@ enum { TEXT_BYTES = 1 << 20 };
 
 static char text[TEXT_BYTES]; /* what the last run printed, both streams */
 
-static const char *program(void)
+/* What lies beside this test. */
+static const char *beside(const char *name, char *path, size_t room)
 {
-    static char path[4096];
-    const char *given = getenv("RONDO_PERF");
-    if (given)
-        return given;
     char self[4000];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     cr_assert(length > 0);
     self[length] = '\0';
-    snprintf(path, sizeof path, "%s/rondo-perf", dirname(self));
+    snprintf(path, room, "%s/%s", dirname(self), name);
     return path;
+}
+
+static const char *program(void)
+{
+    static char path[4096];
+    const char *given = getenv("RONDO_PERF");
+    return given ? given : beside("rondo-perf", path, sizeof path);
 }
 
 static FILE *start(const char *arguments)
@@ -76,6 +80,153 @@ Test(perf_cli, runs_ranks_as_threads_and_ops_in_groups_in_place_and_after_comput
     runs_well("-b 1 -e 3 -i 1 -n 3 -G 3 -d double,uint8");
 }
 
+static const char *const ops[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce",
+                                  "all_to_all", "gather",     "scatter",        "send_recv", "all_to_allv"};
+enum { OP_COUNT = sizeof ops / sizeof *ops };
+
+/* Runs all ops, and looks whether each has `rows` rows of each mode, all of them verified. */
+static void all_ops_are_right(const char *more, int rows)
+{
+    char arguments[512];
+    char found[64];
+    snprintf(arguments, sizeof arguments, "--op all -n 2 -w 1 -k 2 -G 2 --json - %s", more);
+    runs_well(arguments);
+    for (int op = 0; op < OP_COUNT; op++) {
+        snprintf(found, sizeof found, "\"op\": \"%s\"", ops[op]);
+        cr_expect_eq(occurrences(found), 2 * rows, "%s: %s:\n%s", more, ops[op], text);
+    }
+    cr_expect_eq(occurrences("\"op\": \"barrier\""), 2, "%s", more);
+    cr_expect_eq(occurrences("\"wrong\": 0,"), 2 * (OP_COUNT * rows + 1), "%s", more);
+    cr_expect_eq(occurrences("\"algo\": \"\""), 0, "%s", more);
+    cr_expect_eq(occurrences("\"proto\": \"line8\", \"channels\": "), 2 * (OP_COUNT * rows + 1), "%s", more);
+}
+
+Test(perf_cli, verifies_every_op_on_1_to_4_ranks)
+{
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        char more[128];
+        snprintf(more, sizeof more, "-g %d -r %d -b 1 -e 300K -f 547", ranks, ranks - 1);
+        all_ops_are_right(more, 3);
+    }
+}
+
+Test(perf_cli, verifies_every_op_in_groups_in_place_and_by_threads)
+{
+    all_ops_are_right("-g 3 -r 1 -b 10000 -e 10000 --group 4", 1);
+    all_ops_are_right("-g 3 -r 1 -b 10000 -e 10000 --inplace", 1);
+    all_ops_are_right("-g 2 -r 1 -b 10000 -e 10000 --inplace --group 3 -d half", 1);
+    all_ops_are_right("-g 4 -b 10000 -e 10000 --threads", 1);
+    all_ops_are_right("-g 2 -b 1M -e 1M --compute 20", 1);
+}
+
+Test(perf_cli, verifies_moves_of_every_type)
+{
+    runs_well(
+        "--op all_gather,broadcast,all_to_all,gather,scatter,send_recv,all_to_allv -d all -o all -b 999 -e 999 -n 2 "
+        "-k 2 -G 2 -g 3 --json -");
+    cr_expect_eq(occurrences("\"wrong\": 0,"), 7 * 12 * 2);
+    cr_expect_eq(occurrences("\"redop\": \"none\""), 7 * 12 * 2);
+}
+
+/* 1000 bytes are 250 floats, of which 3 ranks share 249. */
+Test(perf_cli, counts_sizes_and_bandwidths_as_nccl_tests_does)
+{
+    static const struct {
+        const char *op;
+        int bytes, count;
+        double factor;
+        int rooted;
+    } rows[] = {{"all_reduce", 1000, 250, 4.0 / 3, 0},
+                {"all_gather", 996, 83, 2.0 / 3, 0},
+                {"reduce_scatter", 996, 83, 2.0 / 3, 0},
+                {"broadcast", 1000, 250, 1, 1},
+                {"reduce", 1000, 250, 1, 1},
+                {"all_to_all", 996, 83, 2.0 / 3, 0},
+                {"gather", 996, 83, 2.0 / 3, 1},
+                {"scatter", 996, 83, 2.0 / 3, 1},
+                {"send_recv", 1000, 250, 1, 0},
+                {"all_to_allv", 1000, 250, 5.0 / 6, 0}};
+    runs_well("--op all -b 1000 -e 1000 -g 3 -r 2 -n 0 -G 3 -k 3 --json -");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char start[128];
+        double us, algbw, busbw;
+        snprintf(start, sizeof start, "\"op\": \"%s\", \"bytes\": %d, \"count\": %d, \"type\": \"float\"", rows[i].op,
+                 rows[i].bytes, rows[i].count);
+        const char *row = strstr(text, start);
+        cr_assert(row, "no %s in\n%s", start, text);
+        cr_assert_eq(sscanf(strstr(row, "\"us\":"), "\"us\": %lf", &us), 1);
+        cr_assert_eq(sscanf(strstr(row, "\"algbw\":"), "\"algbw\": %lf, \"busbw\": %lf", &algbw, &busbw), 2);
+        cr_expect_float_eq(algbw * us * 1e3 / rows[i].bytes, 1, 1e-6, "%s", rows[i].op);
+        cr_expect_float_eq(busbw / algbw, rows[i].factor, 1e-6, "%s", rows[i].op);
+        const char *root = strstr(row, "\"root\": 2}");
+        cr_expect_eq(root && root < strchr(row, '\n'), rows[i].rooted, "%s", rows[i].op);
+    }
+}
+
+Test(perf_cli, prints_a_block_for_each_op)
+{
+    runs_well("--op all -b 1K -e 1K -n 2 -G 2 -k 2 --inplace");
+    for (int op = 0; op < OP_COUNT; op++) {
+        char head[64];
+        snprintf(head, sizeof head, "\n#\n# %s", ops[op]);
+        cr_expect(strstr(text, head), "no %s in\n%s", ops[op], text);
+    }
+    cr_expect_eq(occurrences("(elements)"), OP_COUNT + 1);
+    cr_expect_eq(occurrences(", root 0; size: "), 4);
+    cr_expect_eq(occurrences("out of place, it knows no other way"), 2);
+}
+
+/* ---- another library ---- */
+
+/* With FAKE_NCCL_FAULT=fault, or without. Returns the exit status. */
+static int run_fake(const char *fault, const char *arguments)
+{
+    char path[4096];
+    char all[8000];
+    if (fault)
+        setenv("FAKE_NCCL_FAULT", fault, 1);
+    snprintf(all, sizeof all, "-n 2 -w 1 -k 2 -G 2 --lib '%s' %s", beside("libfake.so", path, sizeof path), arguments);
+    int status = run(all);
+    unsetenv("FAKE_NCCL_FAULT");
+    return status;
+}
+
+Test(perf_cli, measures_every_op_of_another_library)
+{
+    cr_assert_eq(run_fake(NULL, "--op all -b 1 -e 300K -f 547 -g 3 -r 1 --json -"), 0, "%s", text);
+    cr_expect_eq(occurrences("{\"lib\": \"fake\", \"version\": \"2.28.9\""), OP_COUNT * 3 * 2, "%s", text);
+    cr_expect_eq(occurrences("# fake 2.28.9 has no barrier"), 1, "%s", text);
+    cr_expect_eq(occurrences("\"algo\": \"\", \"proto\": \"\", \"channels\": 0"), OP_COUNT * 3 * 2, "%s", text);
+    cr_assert_eq(run_fake(NULL, "--op all -b 10000 -e 10000 -g 2 --inplace --group 2"), 0, "%s", text);
+    cr_expect_eq(occurrences("has no all_to_all in place"), 1, "%s", text);
+    cr_expect_eq(occurrences(" fake 2.28.9 "), OP_COUNT - 1 + 2, "%s", text); /* rows, and what it lacks */
+}
+
+/* Every op is wrong with the fault, eagerly and replayed, and only in the library that has it. */
+static void sees(const char *fault, const char *op, const char *more)
+{
+    char arguments[512];
+    snprintf(arguments, sizeof arguments, "--op %s -b 1000 -e 1000 -g 3 --json - %s", op, more);
+    cr_expect_eq(run_fake(fault, arguments), 1, "%s %s: %s", fault, op, text);
+    cr_expect_eq(occurrences("\"wrong\": 0,"), 2, "%s %s %s: %s", fault, op, more, text);
+    cr_expect(strstr(text, "FAILED") && strstr(text, ", eager: ") && strstr(text, ", graph: "), "%s", text);
+}
+
+Test(perf_cli, sees_faults_of_every_op)
+{
+    for (int op = 0; op < OP_COUNT; op++) {
+        sees("short", ops[op], "");
+        sees("shift", ops[op], "");
+    }
+    static const char *const in_place[] = {"all_reduce", "broadcast", "reduce", "gather", "scatter"};
+    for (size_t i = 0; i < sizeof in_place / sizeof *in_place; i++)
+        sees("short", in_place[i], "--inplace --group 2");
+    sees("root", "broadcast", "");
+    sees("root", "broadcast", "--inplace");
+    sees("root", "reduce", "");
+    sees("spill", "reduce", "");
+}
+
 Test(perf_cli, leaves_out_eager_ops_or_replays_or_checks)
 {
     runs_well("-b 1K -e 1K -n 0 -G 3 --csv -");
@@ -105,20 +256,31 @@ Test(perf_cli, prints_json_objects_with_the_documented_fields)
                            "\"device\": \"host\", \"mode\": \"eager\""));
 }
 
-Test(perf_cli, writes_a_plot)
+static void plots(const char *more, int charts)
 {
     char path[] = "/tmp/rondo-perf-XXXXXX";
     close(mkstemp(path));
     char arguments[256];
-    snprintf(arguments, sizeof arguments, "-b 1K -e 64K -n 3 -G 3 --svg %s", path);
+    snprintf(arguments, sizeof arguments, "-b 1K -e 64K -f 4 -n 3 -G 3 --svg %s %s", path, more);
     runs_well(arguments);
     FILE *file = fopen(path, "r");
     text[fread(text, 1, sizeof text - 1, file)] = '\0';
     fclose(file);
     unlink(path);
-    cr_expect_eq(occurrences("<polyline"), 1);
-    cr_expect_eq(occurrences("<circle"), 4);
-    cr_expect(strstr(text, ">64K<") && strstr(text, "</svg>"));
+    cr_expect_eq(occurrences("<polyline"), charts);
+    cr_expect_eq(occurrences("<circle"), 4 * charts);
+    cr_expect_eq(occurrences(">64K<"), charts);
+    cr_expect(strstr(text, "</svg>"));
+}
+
+Test(perf_cli, writes_a_plot)
+{
+    plots("", 1);
+}
+
+Test(perf_cli, plots_each_op_that_has_a_size)
+{
+    plots("--op all -g 3", OP_COUNT);
 }
 
 Test(perf_cli, refuses_bad_options_with_one_line_and_status_2)
@@ -141,6 +303,11 @@ Test(perf_cli, refuses_bad_options_with_one_line_and_status_2)
                                       "-n 0 -G 0",
                                       "-b 1.5K",
                                       "--op frobnicate",
+                                      "--op all_reduce,",
+                                      "-r -1",
+                                      "-r x",
+                                      "-g 2 -r 2",
+                                      "--root 64",
                                       "-c 2",
                                       "--lib /no/lib",
                                       "-b 99999999999G",

@@ -132,3 +132,74 @@ Test(perf_data, finds_data_that_lack_a_rank_or_are_in_the_wrong_place)
     cr_expect_gt(data_wrong(&data, result, COUNT, NULL), COUNT / 2);
     free(result);
 }
+
+/* ---- data that are moved ---- */
+
+static void is_as_given(const struct data *data)
+{
+    size_t size = (size_t)number_types[data->type].bytes;
+    char *given = malloc(COUNT * sizeof(double));
+    for (int rank = 0; rank < data->nranks; rank++) {
+        data_input(data, rank, given, COUNT);
+        cr_expect_eq(data_moved_wrong(data, rank, given, COUNT, NULL), 0, "%s", number_types[data->type].name);
+        cr_expect_eq(number_decode(data->type, given + 77 * size), data_given(data, rank, 77));
+    }
+    free(given);
+}
+
+Test(perf_data, takes_what_a_rank_gave_for_right)
+{
+    each(is_as_given);
+}
+
+/* `more` elements of what another gave, or of what lies elsewhere, and little is right by accident. */
+static void others_are_wrong(const struct data *data)
+{
+    struct data elsewhere = *data;
+    char *given = malloc(COUNT * sizeof(double));
+    if (data->redop != rondoMax) /* the one that moves use */
+        goto out;
+    data_input(data, 0, given, COUNT);
+    for (int rank = 1; rank < data->nranks; rank++)
+        cr_expect_gt(data_moved_wrong(data, rank, given, COUNT, NULL), COUNT * 3 / 4, "%s",
+                     number_types[data->type].name);
+    for (size_t distance = 1; distance < DATA_PERIOD; distance = distance * 2 + 1) {
+        elsewhere.shift = data->shift + distance;
+        cr_expect_gt(data_moved_wrong(&elsewhere, 0, given, COUNT, NULL), COUNT * 3 / 4, "%s by %zu",
+                     number_types[data->type].name, distance);
+    }
+out:
+    free(given);
+}
+
+Test(perf_data, tells_ranks_and_places_of_moved_data_apart)
+{
+    each(others_are_wrong);
+}
+
+Test(perf_data, finds_a_part_by_its_place_in_the_whole)
+{
+    const struct data data = {rondoFloat, rondoMax, 4, 5};
+    struct data part = data;
+    size_t first = 0;
+    float *given = malloc(COUNT * sizeof(float));
+    data_input(&data, 2, given, COUNT);
+    part.shift += 1000;
+    cr_expect_eq(data_moved_wrong(&part, 2, given + 1000, COUNT - 1000, NULL), 0);
+    given[1234] += 1;
+    cr_expect_eq(data_moved_wrong(&part, 2, given + 1000, COUNT - 1000, &first), 1);
+    cr_expect_eq(first, 234);
+    free(given);
+}
+
+Test(perf_data, counts_bytes_that_are_not_poison)
+{
+    char memory[1000];
+    memset(memory, DATA_POISON, sizeof memory);
+    cr_expect_eq(data_touched(memory, sizeof memory), 0);
+    memory[0] = memory[500] = memory[999] = 0;
+    cr_expect_eq(data_touched(memory, sizeof memory), 3);
+    cr_expect_eq(data_touched(memory + 1, 499), 0);
+    cr_expect_eq(data_touched(memory, 1), 1);
+    cr_expect_eq(data_touched(memory, 0), 0);
+}

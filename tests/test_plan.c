@@ -50,6 +50,12 @@ static struct rondo_work *work_of(struct rondo_plan_launch *launch, unsigned w)
     return (struct rondo_work *)((char *)head + head->works_at) + w;
 }
 
+static struct rondo_channel_works channel_of(const struct rondo_plan_launch *launch, unsigned c)
+{
+    const struct rondo_batch_head *head = &launch->args.batch.head;
+    return ((const struct rondo_channel_works *)((const char *)head + head->channels_at))[c];
+}
+
 static uint64_t slots(const struct rondo_limits *limits, const struct rondo_work *work)
 {
     return (uint64_t)(limits->ranks - 1) * (work->algo == RONDO_TWO_SHOT ? 2 : 1);
@@ -67,6 +73,8 @@ static void check_work(const struct rondo_limits *limits, const struct rondo_pla
     cr_assert_leq(work->channel0 + work->channels, launch->blocks);
     cr_assert_leq(launch->blocks, limits->max_channels);
     cr_assert_leq(launch->threads, limits->max_threads);
+    if (work->steps > 1 && work->algo == RONDO_TWO_SHOT && limits->half_lines >= 2 * limits->ranks * limits->ranks)
+        cr_assert_geq(work->step_lines, limits->ranks);
     if (work->steps > 1)
         cr_assert_eq(work->step_lines % (work->channels * launch->threads), 0);
 }
@@ -83,6 +91,8 @@ Test(plan, covers_any_size_within_the_mailbox)
                     struct rondo_plan_launch launch;
                     limits.half_lines = halves[h];
                     limits.forced_algo = algo;
+                    limits.max_channels = 1 + (unsigned)(count % 128);
+                    limits.forced_threads = count % 3 ? 0 : 1;
                     const struct rondo_task task = task_of(count, RONDO_BF16);
                     plan_next(&limits, &task, 1, &launch);
                     const struct rondo_work *work = work_of(&launch, 0);
@@ -103,7 +113,7 @@ Test(plan, puts_a_group_of_small_ops_into_one_launch)
     plan_next(&limits, tasks, 32, &launch);
     cr_assert_eq(launch.works, 32);
     cr_assert_eq(launch.steps, 1);
-    cr_assert_eq(launch.kernel, RONDO_KERNEL_all_reduce_group_F32_SUM);
+    cr_assert_eq(launch.kernel, RONDO_KERNEL_all_reduce_group_F32);
 }
 
 Test(plan, lays_the_works_of_a_batch_side_by_side)
@@ -135,15 +145,54 @@ Test(plan, lays_the_works_of_a_batch_side_by_side)
                 cr_assert_eq(work->steps, 1);
                 next = work->line0 + slots(&limits, work) * work->step_lines;
                 for (unsigned c = work->channel0; c < work->channel0 + work->channels; c++)
-                    cr_assert(launch.args.batch.head.first[c] <= w && w <= launch.args.batch.head.last[c]);
+                    cr_assert(channel_of(&launch, c).first <= w && w <= channel_of(&launch, c).last);
             }
             for (unsigned c = 0; c < launch.blocks; c++) /* no channel runs what is another's */
-                for (unsigned w = launch.args.batch.head.first[c]; w <= launch.args.batch.head.last[c]; w++) {
+                for (unsigned w = channel_of(&launch, c).first; w <= channel_of(&launch, c).last; w++) {
                     const struct rondo_work *work = work_of(&launch, w);
                     cr_assert(work->channel0 <= c && c < work->channel0 + work->channels);
                 }
         }
     }
+}
+
+/* What rondo_lean_group goes by: a block's threads have a line of its works each, from where the first of them stands. */
+static void check_lean(const struct rondo_plan_launch *launch, const struct rondo_work *works)
+{
+    uint64_t had[RONDO_BATCH_WORKS] = {0};
+    for (unsigned b = 0; b < launch->blocks; b++)
+        for (unsigned t = 0; t < launch->threads; t++) {
+            unsigned w = channel_of(launch, b).first;
+            uint64_t i = (uint64_t)(b - works[w].channel0) * launch->threads + t;
+            for (; w < channel_of(launch, b).last && i >= works[w].span; w++)
+                i -= works[w].span;
+            had[w] += i < works[w].span;
+        }
+    for (unsigned w = 0; w < launch->works; w++)
+        cr_assert_eq(had[w], works[w].span, "work %u of %u: %llu of %llu lines", w, launch->works,
+                     (unsigned long long)had[w], (unsigned long long)works[w].span);
+}
+
+Test(plan, gives_a_thread_to_each_line_of_a_group_of_one_line_a_thread)
+{
+    struct draw dice = {7};
+    unsigned lean = 0;
+    for (int round = 0; round < 20000; round++) {
+        struct rondo_limits limits = gpu_limits(2u << draw_below(&dice, 3));
+        struct rondo_task tasks[RONDO_BATCH_WORKS];
+        struct rondo_plan_launch launch;
+        const size_t count = 2 + draw_below(&dice, RONDO_BATCH_WORKS - 1);
+        const unsigned bits = 4 + draw_below(&dice, 13);
+        limits.max_channels = round % 2 ? 128 : 1 + draw_below(&dice, 128);
+        for (size_t i = 0; i < count; i++)
+            tasks[i] = task_of(1 + draw_below(&dice, 1u << draw_below(&dice, bits)), RONDO_F32);
+        plan_next(&limits, tasks, count, &launch);
+        if (launch.kernel != RONDO_KERNEL_all_reduce_group_F32)
+            continue;
+        check_lean(&launch, work_of(&launch, 0));
+        lean++;
+    }
+    cr_assert_gt(lean, 1000);
 }
 
 Test(plan, does_not_depend_on_where_the_buffers_are)

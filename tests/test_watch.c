@@ -55,7 +55,7 @@ static rondoResult_t join(struct group *group, int rank, struct side *side)
 
 static rondoResult_t watch(struct group *group, int rank, struct side *side)
 {
-    struct rondo_watch_client client = {&side->seen, on_event, on_tick};
+    struct rondo_watch_client client = {.context = &side->seen, .on_event = on_event, .on_tick = on_tick};
     return rondo_watch_add(side->bootstrap, rank, group->nranks, &client, &side->watch);
 }
 
@@ -104,6 +104,70 @@ static void run_all_layouts(int nranks, rank_function function)
 {
     for (enum layout layout = THREADS; layout <= MIXED; layout++)
         run(nranks, layout, function);
+}
+
+/* ---- letters ---- */
+
+enum { LETTERS = 40 };
+
+/* What came of one peer: letters in their order, and an end. */
+struct mail {
+    struct seen seen; /* on_event's */
+    int letters, wrong, ended;
+};
+
+static void on_post(void *context, int rank, const void *bytes, size_t count)
+{
+    struct mail *mail = context;
+    unsigned char letter[RONDO_WATCH_TEXT_BYTES];
+    (void)rank;
+    if (!bytes) {
+        __atomic_add_fetch(&mail->ended, 1, __ATOMIC_RELEASE);
+        return;
+    }
+    memset(letter, mail->letters, sizeof(letter));
+    mail->wrong += count != 1 + 12 * (size_t)mail->letters || memcmp(bytes, letter, count) != 0;
+    __atomic_add_fetch(&mail->letters, 1, __ATOMIC_RELEASE);
+}
+
+/* Letters of all sizes; in the midst of them rank 0 aborts, after them it goes. */
+static rondoResult_t send_letters(struct group *group, int rank)
+{
+    struct side side;
+    struct mail mail;
+    unsigned char letter[RONDO_WATCH_TEXT_BYTES];
+    memset(&mail, 0, sizeof(mail));
+    RONDO_TRY(join(group, rank, &side));
+    struct rondo_watch_client client = {.context = &mail, .on_event = on_event, .on_tick = on_tick, .on_post = on_post};
+    RONDO_TRY(rondo_watch_add(side.bootstrap, rank, group->nranks, &client, &side.watch));
+    for (int i = 0; i < LETTERS; i++) {
+        memset(letter, i, sizeof(letter));
+        RONDO_TRY(rondo_watch_post(side.watch, 1 - rank, letter, 1 + 12 * (size_t)i));
+        if (i == LETTERS / 2 && rank == 0)
+            rondo_watch_tell(side.watch, RONDO_WATCH_ABORTED, "between letters");
+    }
+    group_await(&mail.letters, LETTERS);
+    meet(group, 0);
+    if (rank == 0)
+        leave(&side);
+    rondoResult_t result = rondoSuccess;
+    if (rank == 1) {
+        group_await(&mail.ended, 1);
+        usleep(60000); /* neither end comes twice */
+        if (__atomic_load_n(&mail.ended, __ATOMIC_ACQUIRE) != 1)
+            result = rondo_fail(rondoInternalError, "%d ends", mail.ended);
+        else if (__atomic_load_n(&mail.seen.total, __ATOMIC_ACQUIRE) != 1 || mail.seen.last[0] != RONDO_WATCH_ABORTED)
+            result = rondo_fail(rondoInternalError, "%d events, the last %d", mail.seen.total, mail.seen.last[0]);
+        leave(&side);
+    }
+    if (mail.letters != LETTERS || mail.wrong)
+        result = rondo_fail(rondoInternalError, "%d letters, %d wrong", mail.letters, mail.wrong);
+    return result;
+}
+
+Test(watch, brings_letters_in_order_also_of_a_rank_that_has_aborted)
+{
+    run_all_layouts(2, send_letters);
 }
 
 /* Rank 0 leaves, rank 1 aborts, rank 2 closes without a word; each hears the two others. Nobody closes early. */
@@ -311,7 +375,7 @@ static rondoResult_t come_and_go(struct group *group, int rank)
             RONDO_TRY(rondo_bootstrap_id(&id));
             RONDO_TRY(rondo_bootstrap_join(&id, 0, 1, LONG_MS, NULL, &side.bootstrap));
         }
-        struct rondo_watch_client client = {&side.seen, on_event, on_tick};
+        struct rondo_watch_client client = {.context = &side.seen, .on_event = on_event, .on_tick = on_tick};
         RONDO_TRY(rondo_watch_add(side.bootstrap, i == 0 ? rank : 0, i == 0 ? group->nranks : 1, &client, &side.watch));
         if (i % 10 == 3)
             usleep(3000);
@@ -345,7 +409,7 @@ static rondoResult_t remove_during_a_callback(struct group *group, int rank)
     int inside = 0;
     struct side side;
     RONDO_TRY(join(group, rank, &side));
-    struct rondo_watch_client client = {&inside, on_event, slow_tick};
+    struct rondo_watch_client client = {.context = &inside, .on_event = on_event, .on_tick = slow_tick};
     RONDO_TRY(rondo_watch_add(side.bootstrap, rank, group->nranks, &client, &side.watch));
     group_await(&has_run, 1);
     uint64_t start = rondo_now_ns();

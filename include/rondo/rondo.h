@@ -99,6 +99,11 @@ typedef enum {
     rondoScalarHostImmediate = 1 /* in host memory, read by the call that makes the operator */
 } rondoScalarResidence_t;
 
+#define RONDO_SPLIT_NOCOLOR    (-1)
+
+#define RONDO_SHRINK_DEFAULT   0
+#define RONDO_SHRINK_ABORT     1
+
 #define RONDO_CONFIG_UNDEF_INT INT_MIN
 #define RONDO_CONFIG_MAGIC     0x6f6e6f72u
 
@@ -110,7 +115,7 @@ typedef struct {
     size_t size;          /* sizeof(rondoConfig_t) of the caller */
     unsigned int magic;   /* RONDO_CONFIG_MAGIC */
     unsigned int version; /* RONDO_VERSION_CODE of the caller */
-    int blocking;         /* 1: calls return when done (default). 0 is refused by this version */
+    int blocking;         /* 1: calls return when done (default). 0: see rondoCommInitRankConfig */
     int minCTAs;          /* fewest thread blocks that an op uses (1). Same on all ranks */
     int maxCTAs;          /* most thread blocks that an op uses (128, host device 2). Same on all ranks */
     int timeoutMs;        /* a kernel that waits this long for a peer ends with rondoTimeout; 0: never (default) */
@@ -149,22 +154,50 @@ RONDO_API rondoResult_t rondoGetUniqueId(rondoUniqueId *id);
  * rondoCommAbort, which ends the wait with rondoInvalidUsage; rondoCommGetAsyncError says rondoInProgress of it. */
 RONDO_API rondoResult_t rondoCommInitRank(rondoComm_t *comm, int nranks, rondoUniqueId id, int rank);
 
-/* The same with a config; NULL is the default one. */
+/* The same with a config; NULL is the default one.
+ *
+ * A comm with config.blocking 0 is non-blocking. The calls that make it (this one, rondoCommSplit, rondoCommShrink, or the
+ * group's end) and its rondoCommFinalize then give rondoInProgress where they would wait, and go on in a thread of Rondo's.
+ * *comm is the handle at once, and stays one if the call fails later. rondoCommGetAsyncError says rondoInProgress of it until
+ * that is over, then how it went. Meanwhile every other call with this comm is rondoInvalidUsage, but rondoCommAbort, which
+ * ends the waiting and frees the comm. A comm whose making has failed is good for rondoCommDestroy or rondoCommAbort only; its
+ * calls give that failure. Comms that are made in one group are all blocking or all non-blocking, else it is
+ * rondoInvalidArgument; of non-blocking ones, some may come about and others fail. */
 RONDO_API rondoResult_t rondoCommInitRankConfig(rondoComm_t *comm, int nranks, rondoUniqueId id, int rank,
                                                 rondoConfig_t *config);
 
 /* All ranks in one process and one call: comms[i] is rank i on device devlist[i] (NULL: device i). */
 RONDO_API rondoResult_t rondoCommInitAll(rondoComm_t *comms, int ndev, const int *devlist);
 
+/* New comms of the ranks of `comm`, one for each color: of all that give the same color, ranked by key, and by their rank in
+ * `comm` where keys are equal. RONDO_SPLIT_NOCOLOR: *newcomm becomes NULL, and there is no waiting. All ranks of `comm` call it,
+ * in the same order with other splits and shrinks of it. config NULL: that of `comm`. Waits as rondoCommInitRank does, may
+ * be grouped as that may (several splits of one comm and several ranks in one thread too), and must not be called while
+ * the calling thread captures. It launches nothing and waits for no ops: those of `comm` go on. The new comm is on the device
+ * of `comm` and, once it is made, independent of it; until then a destroyed `comm` fails it.
+ * rondoInvalidArgument: color below -1, bad comm, newcomm NULL, bad config. rondoRemoteError: a rank died, left or failed.
+ * rondoTimeout: ranks did not call within RONDO_INIT_TIMEOUT_MS. rondoInvalidUsage: ranks call different things. */
+RONDO_API rondoResult_t rondoCommSplit(rondoComm_t comm, int color, int key, rondoComm_t *newcomm,
+                                       rondoConfig_t *config);
+
+/* A new comm of the ranks of `comm` that are not in the list, in their order. They alone call it, with the same list and flags;
+ * otherwise as rondoCommSplit. With RONDO_SHRINK_DEFAULT `comm` must be well, and the call waits until this rank's ops on it
+ * have ended, RONDO_INIT_TIMEOUT_MS at most. With RONDO_SHRINK_ABORT it may have failed: its ops on this rank end at once, undone, and `comm` is then
+ * good for nothing but its destruction; ranks in the list may be dead or hang. rondoInvalidArgument: the list is NULL or
+ * empty, names a rank that is not of `comm` or the caller; unknown flags; ranks give different lists. */
+RONDO_API rondoResult_t rondoCommShrink(rondoComm_t comm, int *excludeRanksList, int excludeRanksCount,
+                                        rondoComm_t *newcomm, rondoConfig_t *config, int shrinkFlags);
+
 RONDO_API rondoResult_t rondoCommCount(rondoComm_t comm, int *count);
 RONDO_API rondoResult_t rondoCommDevice(rondoComm_t comm, int *device);
 RONDO_API rondoResult_t rondoCommRank(rondoComm_t comm, int *rank);
 
-/* The error that befell the comm on its own (a peer died, a kernel timed out …), rondoSuccess while there is none.
- * Does not block and makes no CUDA call, so a watchdog thread may poll it at any time, captures included. */
+/* The error that befell the comm on its own (a peer died, a kernel timed out …), rondoSuccess while there is none,
+ * rondoInProgress while it is made or, non-blocking, finalized. Does not block and makes no CUDA call, so a watchdog thread may poll it at any time, captures included. */
 RONDO_API rondoResult_t rondoCommGetAsyncError(rondoComm_t comm, rondoResult_t *asyncError);
 
-/* No more ops will be issued: waits for those that were (2 s at most) and tells the peers. NULL is fine. */
+/* No more ops will be issued: waits for those that were (2 s at most) and tells the peers. NULL is fine. Of a non-blocking
+ * comm it is rondoInProgress, see rondoCommInitRankConfig; rondoCommDestroy may follow at once and waits for it. */
 RONDO_API rondoResult_t rondoCommFinalize(rondoComm_t comm);
 
 /* Frees the comm; finalizes it first if need be. Returns within 2 s whatever runs. Graphs that hold its ops stay valid
@@ -174,6 +207,26 @@ RONDO_API rondoResult_t rondoCommDestroy(rondoComm_t comm);
 /* Ends what runs, on this rank and on its peers (they get rondoRemoteError), and frees the comm, within 2 s. Any thread
  * may call it while others are inside ops of the same comm on the device. NULL is fine. */
 RONDO_API rondoResult_t rondoCommAbort(rondoComm_t comm);
+
+/* ---- memory ---- */
+
+/* Zeroed device memory on the calling thread's current device, of a kind that other processes can be given, as zero-copy ops will
+ * need. Any memory is good for ops. rondoInvalidArgument: ptr is NULL, bytes 0 or beyond all bounds. rondoSystemError,
+ * rondoUnhandledCudaError: none to be had; *ptr is then NULL. It belongs to the process, not to a comm. Legal during captures. */
+RONDO_API rondoResult_t rondoMemAlloc(void **ptr, size_t bytes);
+
+/* Frees it, from any thread. Ops that use it must have ended. NULL is fine. rondoInvalidArgument: not the start of memory of
+ * rondoMemAlloc, or freed before. */
+RONDO_API rondoResult_t rondoMemFree(void *ptr);
+
+/* Makes a buffer known to the comm. Never needed; what it is good for (zero-copy ops) is yet to come. Buffers may overlap; they
+ * must be deregistered, or the comm destroyed, before their memory is freed. Enqueues nothing; legal during captures.
+ * rondoInvalidArgument: comm, buff or handle is NULL, size is 0 or goes beyond the address space. */
+RONDO_API rondoResult_t rondoCommRegister(rondoComm_t comm, void *buff, size_t size, void **handle);
+
+/* Also on a comm that has failed or was finalized; destroying the comm does it as well. handle NULL is fine.
+ * rondoInvalidArgument: not a handle of this comm, or deregistered before. */
+RONDO_API rondoResult_t rondoCommDeregister(rondoComm_t comm, void *handle);
 
 /* ---- ops ----
  *
@@ -224,7 +277,8 @@ RONDO_API rondoResult_t rondoScatter(const void *sendbuff, void *recvbuff, size_
 
 /* One message from this rank to `peer`, or to it from `peer`. The n-th send from one rank to another goes with the n-th
  * receive there, eager ops and captured ones counted apart; both name the same number of bytes. Ops of a group progress
- * together, so a pair of ranks that both send and receive must group these. A send to the rank itself and its receive belong
+ * together, so a pair of ranks that both send and receive must group these (up to 370 / (2 nranks - 1) messages between two ranks:
+ * beyond that a group is several launches, one after another, and messages go with the last launch of its collectives). A send to the rank itself and its receive belong
  * to one group. Small messages (up to the FIFO's room, tens of KiB) are sent before they are received. Ranks that send
  * and receive nothing have no part in this. */
 RONDO_API rondoResult_t rondoSend(const void *sendbuff, size_t count, rondoDataType_t datatype, int peer,
@@ -259,6 +313,35 @@ RONDO_API rondoResult_t rondoBarrier(rondoComm_t comm, struct CUstream_st *strea
 RONDO_API rondoResult_t rondoRedOpCreatePreMulSum(rondoRedOp_t *op, void *scalar, rondoDataType_t datatype,
                                                   rondoScalarResidence_t residence, rondoComm_t comm);
 RONDO_API rondoResult_t rondoRedOpDestroy(rondoRedOp_t op, rondoComm_t comm);
+
+/* ---- how an op would run ---- */
+
+/* What a comm has chosen for an op. Start from RONDO_CHOICE_INITIALIZER: `size` lets older and newer callers' structs be
+ * filled; fields that the caller's struct lacks are left out, fields that this library does not know stay as they are. The
+ * texts are constants. */
+typedef struct {
+    size_t size;           /* sizeof(rondoChoice_t) of the caller */
+    const char *algorithm; /* "one-shot", "two-shot"; "fifo": made of messages; "tokens": a barrier; "": nothing runs */
+    const char *protocol;  /* what becomes visible whole: "line16" (16 bytes; GPUs), "line8" (8; host device); or "" */
+    const char *kernel;    /* as profilers show it, or "" */
+    int channels;          /* thread blocks of the launch */
+    int threads;           /* of a block */
+    size_t steps;          /* fillings of a mailbox half that the exchange takes; 0 of messages, which flow */
+} rondoChoice_t;
+
+#define RONDO_CHOICE_INITIALIZER                         \
+    {                                                    \
+        sizeof(rondoChoice_t), NULL, NULL, NULL, 0, 0, 0 \
+    }
+
+/* How one call of `op` would run on this rank, alone and not in a group; `count` is the call's argument of that name (of
+ * all_gather sendcount, of reduce_scatter recvcount). Enqueues nothing, and may be called at any time, also while streams
+ * capture. Ops: all_reduce, all_gather, reduce_scatter, broadcast, reduce, all_to_all, gather and scatter (as the root runs
+ * them), send, recv, send_recv (one of each, to and from other ranks), all_to_allv and all_gatherv (all parts of `count`
+ * elements), barrier (count and datatype are ignored). `redop` matters to reductions only. A count of 0 chooses nothing:
+ * the texts are "" and the numbers 0. Other names are refused with rondoInvalidArgument. */
+RONDO_API rondoResult_t rondoCommExplain(rondoComm_t comm, const char *op, size_t count, rondoDataType_t datatype,
+                                         rondoRedOp_t redop, rondoChoice_t *choice);
 
 /* ---- groups ---- */
 

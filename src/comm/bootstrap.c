@@ -192,10 +192,18 @@ static rondoResult_t await_answer(struct errand *errand)
                       errand->timeout_ms, errand->nranks);
 }
 
+rondoResult_t rondo_bootstrap_listen(struct rondo_member *self, int *listener)
+{
+    memset(self, 0, sizeof(*self));
+    rondo_host_read(&self->host);
+    self->pid = getpid();
+    RONDO_TRY(rondo_process_token(self->token));
+    return rondo_socket_listen_unix(self->socket, listener);
+}
+
 static rondoResult_t join_others(struct rondo_bootstrap *bootstrap, const struct rondo_id *id)
 {
     struct errand errand = {.rank = bootstrap->rank, .nranks = bootstrap->nranks, .timeout_ms = bootstrap->timeout_ms};
-    struct rondo_member *self = &errand.hello.member;
     uint64_t start = rondo_now_ns();
     rondoResult_t result;
     int listener = -1;
@@ -208,10 +216,7 @@ static rondoResult_t join_others(struct rondo_bootstrap *bootstrap, const struct
     errand.hello.rank = bootstrap->rank;
     errand.hello.nranks = bootstrap->nranks;
     memcpy(errand.hello.secret, id->secret, sizeof(id->secret));
-    rondo_host_read(&self->host);
-    self->pid = getpid();
-    RONDO_TRY_GOTO(result, out, rondo_process_token(self->token));
-    RONDO_TRY_GOTO(result, out, rondo_socket_listen_unix(self->socket, &listener));
+    RONDO_TRY_GOTO(result, out, rondo_bootstrap_listen(&errand.hello.member, &listener));
     errand.table = calloc((size_t)bootstrap->nranks, sizeof(*errand.table));
     if (!errand.table)
         RONDO_TRY_GOTO(result, out, rondo_fail(rondoSystemError, "no memory for %d ranks", bootstrap->nranks));
@@ -220,11 +225,53 @@ static rondoResult_t join_others(struct rondo_bootstrap *bootstrap, const struct
     rondo_close(&errand.fd);
     RONDO_TRY_GOTO(result, out, rondo_bootstrap_mesh(bootstrap, listener, errand.table, id->secret, &errand.wait));
     rondo_log(RONDO_LOG_INFO, "rank %d of %d joined on %s (process %d) in %.2f ms", bootstrap->rank, bootstrap->nranks,
-              self->host.name, self->pid, (double)(rondo_now_ns() - start) / 1e6);
+              errand.hello.member.host.name, errand.hello.member.pid, (double)(rondo_now_ns() - start) / 1e6);
 out:
     rondo_close(&errand.fd);
     rondo_close(&listener);
     free(errand.table);
+    return result;
+}
+
+/* Without any connection yet. */
+static rondoResult_t create(int rank, int nranks, int timeout_ms, const volatile int *cancel,
+                            struct rondo_bootstrap **bootstrap)
+{
+    struct rondo_bootstrap *made = calloc(1, sizeof(*made));
+    struct rondo_peer *peers = calloc((size_t)nranks, sizeof(*peers));
+    if (!made || !peers) {
+        free(made);
+        free(peers);
+        return rondo_fail(rondoSystemError, "no memory for %d ranks", nranks);
+    }
+    *made = (struct rondo_bootstrap){.rank = rank,
+                                     .nranks = nranks,
+                                     .owner = getpid(),
+                                     .timeout_ms = timeout_ms,
+                                     .cancel = cancel,
+                                     .sequence = 1,
+                                     .peers = peers};
+    for (int i = 0; i < nranks; i++)
+        peers[i] = (struct rondo_peer){.socket = -1, .pidfd = -1};
+    if (rank >= 0 && rank < nranks)
+        peers[rank] = (struct rondo_peer){.socket = -1, .pidfd = -1, .pid = getpid(), .same_process = 1};
+    *bootstrap = made;
+    return rondoSuccess;
+}
+
+rondoResult_t rondo_bootstrap_meet(const struct rondo_meeting *meeting, struct rondo_bootstrap **bootstrap)
+{
+    struct rondo_bootstrap *made;
+    const struct rondo_wait wait = {rondo_now_ns() + (uint64_t)meeting->timeout_ms * 1000000, meeting->cancel};
+    *bootstrap = NULL;
+    RONDO_TRY(create(meeting->rank, meeting->nranks, meeting->timeout_ms, meeting->cancel, &made));
+    rondoResult_t result = rondoSuccess;
+    if (meeting->nranks > 1)
+        result = rondo_bootstrap_mesh(made, meeting->listener, meeting->table, meeting->secret, &wait);
+    if (result == rondoSuccess)
+        *bootstrap = made;
+    else
+        rondo_bootstrap_close(made);
     return result;
 }
 
@@ -244,25 +291,9 @@ rondoResult_t rondo_bootstrap_join(const rondoUniqueId *id, int rank, int nranks
     int rank_fits = rank >= 0 && rank < nranks;
     if (nranks == 1 && !rank_fits)
         return rondo_fail(rondoInvalidArgument, "rank is %d, but there is 1 rank", rank);
-    struct rondo_bootstrap *made = calloc(1, sizeof(*made));
-    struct rondo_peer *peers = calloc((size_t)nranks, sizeof(*peers));
-    if (!made || !peers) {
-        free(made);
-        free(peers);
-        return rondo_fail(rondoSystemError, "no memory for %d ranks", nranks);
-    }
-    *made = (struct rondo_bootstrap){.rank = rank,
-                                     .nranks = nranks,
-                                     .owner = getpid(),
-                                     .timeout_ms = timeout_ms,
-                                     .cancel = cancel,
-                                     .sequence = 1,
-                                     .peers = peers};
-    for (int i = 0; i < nranks; i++)
-        peers[i] = (struct rondo_peer){.socket = -1, .pidfd = -1};
+    struct rondo_bootstrap *made;
+    RONDO_TRY(create(rank, nranks, timeout_ms, cancel, &made));
     rondoResult_t result = rondoSuccess;
-    if (rank_fits)
-        peers[rank] = (struct rondo_peer){.socket = -1, .pidfd = -1, .pid = getpid(), .same_process = 1};
     /* A rank that cannot be is still reported, so that the others hear of it instead of waiting. */
     if (nranks > 1)
         result = join_others(made, &read);

@@ -38,6 +38,24 @@ void rondo_bootstrap_forget(const rondoUniqueId *id);
 rondoResult_t rondo_bootstrap_join(const rondoUniqueId *id, int rank, int nranks, int timeout_ms,
                                    const volatile int *cancel, struct rondo_bootstrap **bootstrap);
 
+/* A bootstrap between ranks that tell each other their members by means of their own, without a root. First each rank
+ * listens and fills in its member; *listener is the caller's to close. */
+struct rondo_member;
+rondoResult_t rondo_bootstrap_listen(struct rondo_member *self, int *listener);
+
+/* Then they connect, once all of them listen: every rank with the same table, in rank order, and the same secret, which nobody else
+ * knows. */
+struct rondo_meeting {
+    int rank, nranks, timeout_ms;
+    const volatile int *cancel;
+    int listener;
+    const struct rondo_member *table;
+    const uint8_t *secret; /* RONDO_SECRET_BYTES */
+};
+
+/* Blocks and fails as join does; a rank whose listener is closed is rondoRemoteError. */
+rondoResult_t rondo_bootstrap_meet(const struct rondo_meeting *meeting, struct rondo_bootstrap **bootstrap);
+
 /* Every rank gives `bytes` and gets everyone's, in rank order; `mine` may be its place in `all`. rondoRemoteError: a
  * rank died, left or failed (named, with its reason where it gave one); rondoTimeout, naming the ranks that are
  * behind; rondoInternalError: ranks call different exchanges or sizes. After an error the bootstrap is only good for

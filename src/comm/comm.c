@@ -12,13 +12,17 @@
 #include "common/result.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 /* What create works with besides the comm itself. */
-struct making {
+struct rondo_making {
     struct rondoComm *comm;
-    struct rondo_card *cards; /* all ranks' */
+    struct rondo_comm_request request;
+    struct rondo_split *split; /* NULL: by id */
+    rondoResult_t ready;       /* how the wait for the parent's ops went */
+    struct rondo_card *cards;  /* all ranks' */
     uint64_t started_ns, joined_ns, mapped_ns;
 };
 
@@ -36,10 +40,12 @@ static int forced_algo(void)
 }
 
 /* FIFOs for sends and receives: as many to and from each peer as blocks of a launch can serve at once, in half as much memory
- * as a half of the mailbox has. */
+ * as a half of the mailbox has. Three quarters of a FIFO hold more than a warp sends: lanes that have room for their lines wait for
+ * those that have none (the compiler joins them before they store), and these wait for the receiver, which must not need the
+ * lines of the former. */
 static void set_fifos(struct rondo_limits *limits)
 {
-    enum { MOST_CHANNELS = 32, FEWEST_LINES = 16 };
+    enum { MOST_CHANNELS = 32, FEWEST_LINES = 64 };
     const unsigned peers = limits->ranks > 1 ? limits->ranks - 1 : 1;
     limits->fifo_channels = 1;
     while (limits->fifo_channels < MOST_CHANNELS && 2 * limits->fifo_channels * (2 * peers + 1) <= limits->max_channels)
@@ -51,7 +57,7 @@ static void set_fifos(struct rondo_limits *limits)
 
 /* Every rank computes the same limits: from its config, which the cards showed to be everyone's, and from the least of
  * what the devices offer. */
-static void set_limits(struct making *m)
+static void set_limits(struct rondo_making *m)
 {
     struct rondoComm *comm = m->comm;
     struct rondo_limits *limits = &comm->limits;
@@ -65,7 +71,9 @@ static void set_limits(struct making *m)
         if ((unsigned)m->cards[r].threads < limits->max_threads)
             limits->max_threads = (unsigned)m->cards[r].threads;
     limits->max_per_thread = limits->max_threads == 1 ? 1u << 20 : 4;
+    const uint32_t fewest = 2 * limits->ranks * limits->ranks; /* plan_steps: a step has a line for each rank */
     limits->half_lines = (uint32_t)((uint64_t)comm->config.buffer_kib * 1024 / limits->line_bytes);
+    limits->half_lines = limits->half_lines < fewest ? fewest : limits->half_lines;
     set_fifos(limits);
     limits->forced_algo = forced_algo();
     limits->forced_threads = env->threads > 0 ? (unsigned)env->threads : 0;
@@ -73,7 +81,7 @@ static void set_limits(struct making *m)
 
 /* Own mailbox memory of a kind, mapped by all peers and theirs by us. On an error everything is closed again; the ranks
  * have not yet agreed on how it went. */
-static rondoResult_t map_mailboxes(struct making *m, enum rondo_mem_kind kind)
+static rondoResult_t map_mailboxes(struct rondo_making *m, enum rondo_mem_kind kind)
 {
     struct rondoComm *comm = m->comm;
     struct rondo_anchor *anchor = comm->anchor;
@@ -147,7 +155,7 @@ static rondoResult_t vote(struct rondoComm *comm, rondoResult_t mine, const char
 }
 
 /* Tries the kinds of memory that all ranks can have, best first, until one is mapped everywhere. */
-static rondoResult_t connect(struct making *m)
+static rondoResult_t connect(struct rondo_making *m)
 {
     struct rondoComm *comm = m->comm;
     bool shareable = true, legacy = true, one_process = true;
@@ -203,7 +211,7 @@ static rondoResult_t open_device(struct rondoComm *comm, int ordinal)
     return load_kernels(comm);
 }
 
-static void log_comm(const struct making *m)
+static void log_comm(const struct rondo_making *m)
 {
     const struct rondoComm *comm = m->comm;
     if (!rondo_log_enabled(RONDO_LOG_INFO))
@@ -224,11 +232,13 @@ static void log_comm(const struct making *m)
 }
 
 /* Everything after the join: whatever fails on one rank is voted on before the next exchange that all take part in. */
-static rondoResult_t make(struct making *m, const struct rondo_comm_request *request)
+static rondoResult_t make(struct rondo_making *m)
 {
     struct rondoComm *comm = m->comm;
     void *memory;
-    RONDO_TRY(vote(comm, open_device(comm, request->ordinal), "opening the device"));
+    if (m->split)
+        RONDO_TRY(vote(comm, m->ready, "waiting for the parent's ops"));
+    RONDO_TRY(vote(comm, open_device(comm, m->request.ordinal), "opening the device"));
     RONDO_TRY(rondo_arena_alloc(comm->arena, (size_t)comm->ranks * sizeof *m->cards, &memory));
     m->cards = memory;
     RONDO_TRY(rondo_arena_alloc(comm->arena, (size_t)comm->ranks * sizeof *comm->links, &memory));
@@ -253,12 +263,12 @@ static rondoResult_t make(struct making *m, const struct rondo_comm_request *req
     return rondo_watch_add(comm->bootstrap, comm->rank, comm->ranks, &client, &comm->watch);
 }
 
-/* FNV-1a of the comm's id. */
-static uint64_t key_of(const rondoUniqueId *id)
+/* FNV-1a. */
+uint64_t rondo_comm_key(const void *bytes, size_t count)
 {
     uint64_t key = 0xcbf29ce484222325u;
-    for (int i = 0; i < RONDO_UNIQUE_ID_BYTES; i++)
-        key = (key ^ (unsigned char)id->internal[i]) * 0x100000001b3u;
+    for (size_t i = 0; i < count; i++)
+        key = (key ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
     return key;
 }
 
@@ -283,34 +293,119 @@ static void tell_failure(struct rondoComm *comm)
         rondo_bootstrap_abort(comm->bootstrap, text);
 }
 
-rondoResult_t rondo_comm_create(const struct rondo_comm_request *request, struct rondoComm **out)
+rondoResult_t rondo_comm_begin(const struct rondo_comm_request *request, struct rondoComm **out)
 {
-    struct making m = {.started_ns = rondo_now_ns()};
+    struct rondoComm *comm = NULL;
     rondoResult_t result;
+    *out = NULL;
     rondo_partings_reap();
     rondo_anchor_reap();
-    RONDO_TRY(rondo_comm_obtain(&m.comm));
-    struct rondoComm *comm = m.comm;
+    struct rondo_making *m = calloc(1, sizeof *m);
+    if (!m)
+        return rondo_fail(rondoSystemError, "out of memory");
+    *m = (struct rondo_making){.request = *request, .started_ns = rondo_now_ns()};
+    if (request->split.parent) {
+        RONDO_TRY_GOTO(result, out, rondo_split_begin(&request->split, &m->split));
+        if (!m->split)
+            goto out; /* no color */
+    }
+    RONDO_TRY_GOTO(result, out, rondo_comm_obtain(&comm));
     comm->rank = request->rank;
     comm->ranks = request->ranks;
     comm->config = request->config;
-    comm->key = key_of(&request->id);
+    comm->key = rondo_comm_key(&request->id, sizeof request->id);
     comm->left_rank = -1;
+    comm->making = m;
+    m->comm = comm;
     __atomic_store_n(&comm->state, RONDO_COMM_MAKING, __ATOMIC_SEQ_CST);
-    __atomic_store_n(out, comm, __ATOMIC_SEQ_CST); /* who is to cancel it may read it from here on */
-    RONDO_TRY_GOTO(result, failed, rondo_arena_create(&comm->arena));
-    RONDO_TRY_GOTO(result, failed,
-                   rondo_bootstrap_join(&request->id, request->rank, request->ranks, (int)rondo_env()->init_timeout_ms,
-                                        &comm->cancelled, &comm->bootstrap));
-    RONDO_TRY_GOTO(result, failed, make(&m, request));
-    log_comm(&m);
-    int making = RONDO_COMM_MAKING;
-    if (__atomic_compare_exchange_n(&comm->state, &making, RONDO_COMM_ALIVE, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
-        return rondoSuccess;
-    result = rondo_fail(rondoInvalidUsage, "rank %d was aborted while it joined", comm->rank);
-failed:
-    __atomic_store_n(out, NULL, __ATOMIC_SEQ_CST);
-    tell_failure(comm);
-    rondo_comm_free(comm);
+    *out = comm;
+    return rondoSuccess;
+out:
+    rondo_split_free(m->split);
+    free(m);
     return result;
+}
+
+/* From a struct in state MAKING to one that is ALIVE, or an error, and nothing is left but the struct. */
+static rondoResult_t make_whole(struct rondoComm *comm)
+{
+    struct rondo_making *m = comm->making;
+    const struct rondo_comm_request *request = &m->request;
+    int making = RONDO_COMM_MAKING;
+    rondoResult_t result;
+    RONDO_TRY_GOTO(result, out, rondo_arena_create(&comm->arena));
+    if (m->split)
+        RONDO_TRY_GOTO(result, out, rondo_split_meet(m->split, comm, &m->ready));
+    else
+        RONDO_TRY_GOTO(result, out,
+                       rondo_bootstrap_join(&request->id, request->rank, request->ranks,
+                                            (int)rondo_env()->init_timeout_ms, &comm->cancelled, &comm->bootstrap));
+    RONDO_TRY_GOTO(result, out, make(m));
+    log_comm(m);
+    if (!__atomic_compare_exchange_n(&comm->state, &making, RONDO_COMM_ALIVE, false, __ATOMIC_SEQ_CST,
+                                     __ATOMIC_SEQ_CST))
+        result = rondo_fail(rondoInvalidUsage, "rank %d was aborted while it joined", comm->rank);
+out:
+    if (result != rondoSuccess) {
+        tell_failure(comm);
+        rondo_comm_strip(comm);
+    }
+    rondo_split_free(m->split);
+    free(m);
+    return result;
+}
+
+rondoResult_t rondo_comm_make(struct rondoComm *comm, struct rondoComm **handle)
+{
+    rondoResult_t result = make_whole(comm);
+    if (result != rondoSuccess) {
+        __atomic_store_n(handle, NULL, __ATOMIC_SEQ_CST);
+        rondo_comm_retire(comm);
+    }
+    return result;
+}
+
+/* The user has the handle whatever comes: a failed init stays to be asked about, unless it was aborted. */
+static void *make_in_thread(void *argument)
+{
+    struct rondoComm *comm = argument;
+    int making = RONDO_COMM_MAKING;
+    rondoResult_t result = make_whole(comm);
+    if (result == rondoSuccess)
+        return NULL; /* the comm is the user's: not to be touched any more */
+    pthread_mutex_lock(&comm->failure_lock);
+    snprintf(comm->failure_text, sizeof comm->failure_text, "%s", rondo_last_error());
+    __atomic_store_n(&comm->failure, result, __ATOMIC_RELEASE); /* rondo_comm_failure */
+    pthread_mutex_unlock(&comm->failure_lock);
+    if (!__atomic_compare_exchange_n(&comm->state, &making, RONDO_COMM_BROKEN, false, __ATOMIC_SEQ_CST,
+                                     __ATOMIC_SEQ_CST))
+        rondo_comm_retire(comm);
+    return NULL;
+}
+
+rondoResult_t rondo_comm_make_later(struct rondoComm *comm)
+{
+    rondoResult_t result = rondo_worker_start(&comm->worker, make_in_thread, comm);
+    if (result == rondoSuccess)
+        return rondoSuccess;
+    rondo_split_free(comm->making->split);
+    free(comm->making);
+    rondo_comm_retire(comm);
+    return result;
+}
+
+rondoResult_t rondo_comm_create(const struct rondo_comm_request *request, struct rondoComm **out)
+{
+    struct rondoComm *comm;
+    __atomic_store_n(out, NULL, __ATOMIC_RELAXED);
+    RONDO_TRY(rondo_comm_begin(request, &comm));
+    if (!comm)
+        return rondoSuccess;
+    if (!request->config.blocking) {
+        RONDO_TRY(rondo_comm_make_later(comm));
+        __atomic_store_n(out, comm, __ATOMIC_SEQ_CST);
+        return rondoInProgress;
+    }
+    __atomic_store_n(out, comm, __ATOMIC_SEQ_CST); /* who is to cancel it may read it from here on */
+    return rondo_comm_make(comm, out);
 }

@@ -5,9 +5,13 @@
 #include "rondo/rondo.h"
 
 #include "comm/config.h"
+#include "comm/inbox.h"
 #include "comm/lane.h"
 #include "comm/limits.h"
 #include "comm/redops.h"
+#include "comm/registry.h"
+#include "comm/split.h"
+#include "comm/worker.h"
 #include "common/arena.h"
 #include "device/anchor.h"
 #include "device/device.h"
@@ -19,6 +23,7 @@
 #include <stdint.h>
 
 struct rondo_bootstrap;
+struct rondo_making;
 struct rondo_watch;
 
 enum {
@@ -61,7 +66,13 @@ struct rondoComm {
     struct rondo_capture_record captures[RONDO_CAPTURES]; /* the last ones with ops of the comm, in a ring */
     unsigned next_capture;                                /* place in the ring */
 
-    struct rondo_redops redops; /* has its own lock */
+    /* ---- these have locks of their own ---- */
+    struct rondo_redops redops;
+    struct rondo_registry registry; /* the user's buffers */
+    struct rondo_inbox inbox;       /* what peers' splits and shrinks of this comm say */
+
+    struct rondo_making *making; /* while it is being made; of the thread that makes it */
+    struct rondo_worker worker;  /* of a non-blocking comm */
 
     /* ---- failure and life; see failure.c ---- */
     pthread_mutex_t failure_lock; /* guards failure_text and the first failure; inside it nothing else is locked */
@@ -82,6 +93,8 @@ enum rondo_comm_state {
     RONDO_COMM_FINALIZED,
     RONDO_COMM_MAKING,    /* init is under way: good for an abort only */
     RONDO_COMM_CANCELLED, /* and was told to end */
+    RONDO_COMM_BROKEN,    /* a non-blocking init has failed, and nothing is left but the handle */
+    RONDO_COMM_FINALIZING,
 };
 
 /* Begins a call on a comm: rondoInvalidArgument for NULL or what is no live comm, its failure if it has failed,
@@ -89,16 +102,39 @@ enum rondo_comm_state {
 rondoResult_t rondo_comm_enter(struct rondoComm *comm);
 void rondo_comm_leave(struct rondoComm *comm);
 
-/* All ranks' part in making a comm. `ordinal` is the device. */
+/* The same for a comm whose ranks are to become those of another: ranks may have left, and it may have failed if that is
+ * `allowed_to_fail`. */
+rondoResult_t rondo_comm_enter_parent(struct rondoComm *comm, bool allowed_to_fail);
+
+/* The same for what may be done until the comm is destroyed, also after a failure or a finalize. */
+rondoResult_t rondo_comm_enter_ended(struct rondoComm *comm);
+
+/* Waits for what the comm was given to do on this rank, about `ms` at most. Whether it is done; false too if the comm has failed. */
+bool rondo_comm_drain(struct rondoComm *comm, unsigned ms);
+
+/* All ranks' part in making a comm. `ordinal` is the device. The ranks find each other by an id, or are a parent's. */
 struct rondo_comm_request {
+    struct rondo_split_request split; /* parent NULL: by id */
     rondoUniqueId id;
-    int rank, ranks, ordinal;
-    bool own_id; /* nobody else knows the id: its root must not outlive a failure */
+    int rank, ranks, ordinal; /* rank and ranks are by id only */
+    bool own_id;              /* nobody else knows the id: its root must not outlive a failure */
     struct rondo_config config;
 };
 
-/* *comm is the handle from before the first wait, for rondo_comm_cancel and rondoCommAbort, and NULL again on an error. */
+/* Makes a comm; if it is non-blocking, begins to: rondoInProgress, and *comm is the handle, good or bad. Otherwise *comm is
+ * the handle from before the first wait, for rondo_comm_cancel and rondoCommAbort, and NULL again on an error. NULL after
+ * success: the split made nothing for this rank. */
 rondoResult_t rondo_comm_create(const struct rondo_comm_request *request, struct rondoComm **comm);
+
+/* The same in two steps, for groups. begin gives the handle and tells a parent's ranks, in the order of the calls; it does not
+ * block. One of the two must follow where there is a handle: make, which waits, and frees it on an error; or make_later,
+ * which does that in a thread, after which the handle is good for the user. If make_later fails, the handle is freed. */
+rondoResult_t rondo_comm_begin(const struct rondo_comm_request *request, struct rondoComm **comm);
+rondoResult_t rondo_comm_make(struct rondoComm *comm, struct rondoComm **handle);
+rondoResult_t rondo_comm_make_later(struct rondoComm *comm);
+
+/* The same number on all ranks, of bytes that all of them know. */
+uint64_t rondo_comm_key(const void *bytes, size_t count);
 
 /* Ends the init of a comm, from another thread: create then fails with rondoInvalidUsage. False: it is not in its init. */
 bool rondo_comm_cancel(struct rondoComm *comm);

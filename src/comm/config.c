@@ -33,8 +33,7 @@ rondoResult_t rondo_config_read(const rondoConfig_t *user, struct rondo_config *
     }
     int blocking = 1, shared = 0;
     RONDO_TRY(take("blocking", c.blocking, 0, 1, 1, &blocking));
-    if (!blocking)
-        return rondo_fail(rondoInvalidArgument, "config.blocking is 0: this version has blocking comms only");
+    config->blocking = blocking;
     RONDO_TRY(take("minCTAs", c.minCTAs, 1, MAX_CTAS, env->min_ctas, &config->min_ctas));
     RONDO_TRY(take("maxCTAs", c.maxCTAs, 1, MAX_CTAS, env->max_ctas, &config->max_ctas));
     RONDO_TRY(take("timeoutMs", c.timeoutMs, 0, MAX_TIMEOUT_MS, env->timeout_ms, &config->timeout_ms));

@@ -13,6 +13,7 @@ struct rondo_config {
     int buffer_kib;
     int timeout_ms;
     bool shared_device;
+    bool blocking;
     char name[64];
 };
 

@@ -24,7 +24,8 @@ void rondo_comm_failed(struct rondoComm *comm, rondoResult_t result, const char 
     pthread_mutex_unlock(&comm->failure_lock);
     if (first)
         rondo_log(RONDO_LOG_WARN, "rank %d of %d: %s", comm->rank, comm->ranks, comm->failure_text);
-    rondo_lanes_abort(comm->anchor);
+    if (comm->anchor)
+        rondo_lanes_abort(comm->anchor);
 }
 
 rondoResult_t rondo_comm_failure(struct rondoComm *comm)
@@ -147,7 +148,16 @@ static void on_tick(void *context)
     rondo_comm_read_reports(comm);
 }
 
+static void on_post(void *context, int rank, const void *bytes, size_t count)
+{
+    struct rondoComm *comm = context;
+    if (bytes)
+        rondo_inbox_deliver(&comm->inbox, rank, bytes, count);
+    else
+        rondo_inbox_end(&comm->inbox, rank);
+}
+
 struct rondo_watch_client rondo_comm_watch_client(struct rondoComm *comm)
 {
-    return (struct rondo_watch_client){.context = comm, .on_event = on_event, .on_tick = on_tick};
+    return (struct rondo_watch_client){.context = comm, .on_event = on_event, .on_tick = on_tick, .on_post = on_post};
 }

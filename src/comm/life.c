@@ -16,7 +16,10 @@ enum {
     CANCEL_MS = 1500, /* for an init that was cancelled to end */
 };
 
-rondoResult_t rondo_comm_enter(struct rondoComm *comm)
+/* What a call may find. */
+enum { FAILED = 1, LEFT = 2, ENDED = 4 };
+
+static rondoResult_t enter(struct rondoComm *comm, unsigned allowed)
 {
     if (!comm || comm->magic != RONDO_COMM_MAGIC)
         return rondo_fail(rondoInvalidArgument, "comm is %s", comm ? "not a communicator" : "NULL");
@@ -27,16 +30,31 @@ rondoResult_t rondo_comm_enter(struct rondoComm *comm)
         result = rondo_fail(rondoInvalidArgument, "comm was destroyed or aborted");
     else if (state == RONDO_COMM_MAKING)
         result = rondo_fail(rondoInvalidUsage, "comm is still being made");
-    else if ((result = rondo_comm_failure(comm)) != rondoSuccess)
+    else if (!(allowed & FAILED && state != RONDO_COMM_BROKEN) && (result = rondo_comm_failure(comm)) != rondoSuccess)
         ;
-    else if (state == RONDO_COMM_FINALIZED)
-        result = rondo_fail(rondoInvalidUsage, "comm was finalized");
-    else if (__atomic_load_n(&comm->left_rank, __ATOMIC_ACQUIRE) >= 0)
+    else if (!(allowed & ENDED) && (state == RONDO_COMM_FINALIZED || state == RONDO_COMM_FINALIZING))
+        result = rondo_fail(rondoInvalidUsage, "comm %s finalized", state == RONDO_COMM_FINALIZED ? "was" : "is being");
+    else if (!(allowed & LEFT) && __atomic_load_n(&comm->left_rank, __ATOMIC_ACQUIRE) >= 0)
         result = rondo_fail(rondoRemoteError, "rank %d has left the comm",
                             __atomic_load_n(&comm->left_rank, __ATOMIC_RELAXED));
     if (result != rondoSuccess)
         rondo_comm_leave(comm);
     return result;
+}
+
+rondoResult_t rondo_comm_enter(struct rondoComm *comm)
+{
+    return enter(comm, 0);
+}
+
+rondoResult_t rondo_comm_enter_parent(struct rondoComm *comm, bool allowed_to_fail)
+{
+    return enter(comm, allowed_to_fail ? FAILED | LEFT : LEFT);
+}
+
+rondoResult_t rondo_comm_enter_ended(struct rondoComm *comm)
+{
+    return enter(comm, FAILED | LEFT | ENDED);
 }
 
 void rondo_comm_leave(struct rondoComm *comm)
@@ -63,8 +81,7 @@ static bool quiet_within(struct rondoComm *comm, unsigned ms)
     }
 }
 
-/* Waits for what the comm was given to do. Whether it is done. */
-static bool drain(struct rondoComm *comm)
+bool rondo_comm_drain(struct rondoComm *comm, unsigned ms)
 {
     const uint64_t start = rondo_now_ns();
     bool done = true;
@@ -74,17 +91,26 @@ static bool drain(struct rondoComm *comm)
     if (rondo_comm_failure(comm) != rondoSuccess)
         return false;
     if (any &&
-        (comm->ops->event_wait_host(comm->device, comm->eager_end, DRAIN_MS * 1000000ull, &done) != rondoSuccess ||
-         !done))
+        (comm->ops->event_wait_host(comm->device, comm->eager_end, ms * 1000000ull, &done) != rondoSuccess || !done))
         return false;
     const uint64_t spent_ms = (rondo_now_ns() - start) / 1000000;
-    return quiet_within(comm, spent_ms < DRAIN_MS ? (unsigned)(DRAIN_MS - spent_ms) : 1);
+    return quiet_within(comm, spent_ms < ms ? (unsigned)(ms - spent_ms) : 1);
+}
+
+/* A comm that is being destroyed stays retired: nobody else may claim it. */
+static void move_on(struct rondoComm *comm, int state)
+{
+    int was = __atomic_load_n(&comm->state, __ATOMIC_SEQ_CST);
+    while (was != RONDO_COMM_RETIRED &&
+           !__atomic_compare_exchange_n(&comm->state, &was, state, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        ;
 }
 
 static rondoResult_t finalize(struct rondoComm *comm)
 {
-    if (drain(comm)) {
-        __atomic_store_n(&comm->state, RONDO_COMM_FINALIZED, __ATOMIC_RELEASE);
+    /* Kernels that an abort ended have not done what they were to. */
+    if (rondo_comm_drain(comm, DRAIN_MS) && rondo_comm_failure(comm) == rondoSuccess) {
+        move_on(comm, RONDO_COMM_FINALIZED);
         rondo_watch_tell(comm->watch, RONDO_WATCH_LEFT, NULL);
         return rondoSuccess;
     }
@@ -94,6 +120,40 @@ static rondoResult_t finalize(struct rondoComm *comm)
                       comm->rank, DRAIN_MS);
     rondo_watch_tell(comm->watch, RONDO_WATCH_ABORTED, comm->failure_text);
     return rondo_comm_failure(comm);
+}
+
+static void *finalize_in_thread(void *argument)
+{
+    struct rondoComm *comm = argument;
+    if (finalize(comm) != rondoSuccess)
+        move_on(comm, RONDO_COMM_ALIVE);
+    rondo_comm_leave(comm);
+    return NULL;
+}
+
+/* For a non-blocking comm. The thread is joined by who asks about the comm afterwards, or ends it. */
+static rondoResult_t finalize_later(struct rondoComm *comm)
+{
+    int alive = RONDO_COMM_ALIVE;
+    if (!__atomic_compare_exchange_n(&comm->state, &alive, RONDO_COMM_FINALIZING, false, __ATOMIC_SEQ_CST,
+                                     __ATOMIC_SEQ_CST))
+        return rondo_fail(rondoInvalidUsage, "comm is being finalized or destroyed by another thread");
+    rondo_worker_join(&comm->worker); /* the init's, which is over */
+    __atomic_add_fetch(&comm->users, 1, __ATOMIC_SEQ_CST);
+    rondoResult_t result = rondo_worker_start(&comm->worker, finalize_in_thread, comm);
+    if (result == rondoSuccess)
+        return rondoInProgress;
+    rondo_comm_leave(comm);
+    __atomic_store_n(&comm->state, RONDO_COMM_ALIVE, __ATOMIC_SEQ_CST);
+    return result;
+}
+
+/* A finalize in a thread comes to its end by itself, but in a forked child, which has no such thread. */
+static void await_finalized(struct rondoComm *comm)
+{
+    const uint64_t end = rondo_now_ns() + (DRAIN_MS + LEAVE_MS) * 1000000ull;
+    while (rondo_now_ns() < end && __atomic_load_n(&comm->state, __ATOMIC_SEQ_CST) == RONDO_COMM_FINALIZING)
+        rondo_sleep_ns(1000000);
 }
 
 /* Calls that other threads are inside of get out by themselves: they do not block, or see the failure. */
@@ -107,8 +167,12 @@ static void await_users(struct rondoComm *comm)
 /* Stops the lanes and frees the comm. If its kernels do not end, what they might touch stays allocated. */
 static void tear_down(struct rondoComm *comm)
 {
-    __atomic_store_n(&comm->state, RONDO_COMM_RETIRED, __ATOMIC_SEQ_CST);
+    rondo_worker_join(&comm->worker); /* its work is over */
     await_users(comm);
+    if (!comm->anchor) { /* an init that failed: nothing was left of it */
+        rondo_comm_retire(comm);
+        return;
+    }
     rondo_lanes_abort(comm->anchor);
     bool stopped = rondo_lanes_stop(comm->anchor) == rondoSuccess && quiet_within(comm, QUIET_MS);
     bool launched = true;
@@ -129,7 +193,8 @@ static void tear_down(struct rondoComm *comm)
         rondo_anchor_drop_after(comm->anchor, comm->eager_end);
         comm->eager_end = NULL;
     }
-    rondo_comm_free(comm);
+    rondo_comm_strip(comm);
+    rondo_comm_retire(comm);
     rondo_partings_reap();
     rondo_anchor_reap();
 }
@@ -141,6 +206,10 @@ static rondoResult_t claim(struct rondoComm *comm, int *was)
         return rondo_fail(rondoInvalidArgument, "comm is not a communicator");
     *was = __atomic_load_n(&comm->state, __ATOMIC_SEQ_CST);
     do {
+        if (*was == RONDO_COMM_FINALIZING) {
+            await_finalized(comm);
+            *was = __atomic_load_n(&comm->state, __ATOMIC_SEQ_CST);
+        }
         if (*was == RONDO_COMM_RETIRED || *was == RONDO_COMM_CANCELLED)
             return rondo_fail(rondoInvalidArgument, "comm was destroyed or aborted before");
         if (*was == RONDO_COMM_MAKING)
@@ -154,19 +223,40 @@ static rondoResult_t claim(struct rondoComm *comm, int *was)
 static bool abort_init(struct rondoComm *comm)
 {
     const uint64_t end = rondo_now_ns() + CANCEL_MS * 1000000ull;
-    if (comm->magic != RONDO_COMM_MAGIC || !rondo_comm_cancel(comm))
+    struct rondo_worker worker = {0};
+    if (comm->magic != RONDO_COMM_MAGIC || __atomic_load_n(&comm->state, __ATOMIC_SEQ_CST) != RONDO_COMM_MAKING)
         return false;
-    while (__atomic_load_n(&comm->state, __ATOMIC_SEQ_CST) == RONDO_COMM_CANCELLED && rondo_now_ns() < end)
+    rondo_worker_take(&comm->worker, &worker); /* before the struct may be retired */
+    const bool cancelled = rondo_comm_cancel(comm);
+    bool ended = !cancelled;
+    while (!ended && rondo_now_ns() < end) {
         rondo_sleep_ns(1000000);
-    return true;
+        ended = __atomic_load_n(&comm->state, __ATOMIC_SEQ_CST) != RONDO_COMM_CANCELLED;
+    }
+    if (ended)
+        rondo_worker_join(&worker);
+    else
+        rondo_worker_detach(&worker);
+    return cancelled;
+}
+
+/* A finalize in a thread waits for ops: it is not to wait longer. */
+static void hurry_finalize(struct rondoComm *comm)
+{
+    if (comm->magic != RONDO_COMM_MAGIC)
+        return;
+    __atomic_add_fetch(&comm->users, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&comm->state, __ATOMIC_SEQ_CST) == RONDO_COMM_FINALIZING)
+        rondo_comm_failed(comm, rondoInvalidUsage, "rank %d aborted the comm", comm->rank);
+    rondo_comm_leave(comm);
 }
 
 rondoResult_t rondoCommFinalize(rondoComm_t comm)
 {
     if (!comm)
         return rondoSuccess;
-    RONDO_TRY(rondo_comm_enter(comm));
-    rondoResult_t result = finalize(comm);
+    RONDO_TRY(enter(comm, LEFT)); /* ranks that are through with theirs are no error */
+    rondoResult_t result = comm->config.blocking ? finalize(comm) : finalize_later(comm);
     rondo_comm_leave(comm);
     return result;
 }
@@ -188,6 +278,7 @@ rondoResult_t rondoCommAbort(rondoComm_t comm)
     int was;
     if (!comm || abort_init(comm))
         return rondoSuccess;
+    hurry_finalize(comm);
     RONDO_TRY(claim(comm, &was));
     rondo_comm_failed(comm, rondoInvalidUsage, "rank %d aborted the comm", comm->rank);
     if (was == RONDO_COMM_ALIVE)
@@ -206,20 +297,26 @@ rondoResult_t rondoCommGetAsyncError(rondoComm_t comm, rondoResult_t *async_erro
     const int state = __atomic_load_n(&comm->state, __ATOMIC_SEQ_CST);
     if (state == RONDO_COMM_RETIRED || state == RONDO_COMM_CANCELLED)
         result = rondo_fail(rondoInvalidArgument, "comm was destroyed or aborted");
-    else if (state == RONDO_COMM_MAKING)
+    else if (state == RONDO_COMM_MAKING || state == RONDO_COMM_FINALIZING)
         *async_error = rondoInProgress;
-    else
+    else {
         *async_error = rondo_comm_failure(comm);
+        rondo_worker_join(&comm->worker); /* it is at its end */
+    }
     rondo_comm_leave(comm);
     return result;
 }
 
-static rondoResult_t check_query(const struct rondoComm *comm, const void *out, const char *name)
+static rondoResult_t check_query(struct rondoComm *comm, const void *out, const char *name)
 {
     const int state =
         comm && comm->magic == RONDO_COMM_MAGIC ? __atomic_load_n(&comm->state, __ATOMIC_ACQUIRE) : RONDO_COMM_RETIRED;
-    if (state != RONDO_COMM_ALIVE && state != RONDO_COMM_FINALIZED)
+    if (state == RONDO_COMM_MAKING)
+        return rondo_fail(rondoInvalidUsage, "comm is still being made");
+    if (state == RONDO_COMM_RETIRED || state == RONDO_COMM_CANCELLED)
         return rondo_fail(rondoInvalidArgument, "comm is not a live communicator");
+    if (state == RONDO_COMM_BROKEN)
+        return rondo_comm_failure(comm);
     return out ? rondoSuccess : rondo_fail(rondoInvalidArgument, "%s is NULL", name);
 }
 

@@ -37,6 +37,8 @@ rondoResult_t rondo_comm_obtain(struct rondoComm **out)
     pthread_mutex_init(&comm->lock, NULL);
     pthread_mutex_init(&comm->failure_lock, NULL);
     rondo_redops_init(&comm->redops);
+    rondo_registry_init(&comm->registry);
+    rondo_inbox_init(&comm->inbox);
     *out = comm;
     return rondoSuccess;
 }
@@ -62,9 +64,8 @@ static void free_device(struct rondoComm *comm)
     comm->anchor = NULL;
 }
 
-void rondo_comm_free(struct rondoComm *comm)
+void rondo_comm_strip(struct rondoComm *comm)
 {
-    __atomic_store_n(&comm->state, RONDO_COMM_RETIRED, __ATOMIC_RELEASE);
     rondo_watch_remove(comm->watch);
     comm->watch = NULL;
     free_device(comm);
@@ -72,6 +73,13 @@ void rondo_comm_free(struct rondoComm *comm)
     comm->bootstrap = NULL;
     rondo_arena_destroy(comm->arena);
     comm->arena = NULL;
+}
+
+void rondo_comm_retire(struct rondoComm *comm)
+{
+    __atomic_store_n(&comm->state, RONDO_COMM_RETIRED, __ATOMIC_RELEASE);
+    rondo_inbox_fini(&comm->inbox);
+    rondo_registry_fini(&comm->registry);
     rondo_redops_fini(&comm->redops);
     pthread_mutex_destroy(&comm->lock);
     pthread_mutex_destroy(&comm->failure_lock);

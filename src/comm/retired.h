@@ -8,8 +8,11 @@
 /* A zeroed struct with its locks made. */
 rondoResult_t rondo_comm_obtain(struct rondoComm **comm);
 
-/* Frees all that the comm has, in reverse order of its making, partly made ones included, and retires the struct. No
- * kernel of it runs or may touch its links any more. */
-void rondo_comm_free(struct rondoComm *comm);
+/* Frees all that the comm has but for the struct with what is embedded in it, in reverse order of its making, partly made
+ * ones included. No kernel of it runs or may touch its links any more. */
+void rondo_comm_strip(struct rondoComm *comm);
+
+/* Retires the struct, after strip. */
+void rondo_comm_retire(struct rondoComm *comm);
 
 #endif

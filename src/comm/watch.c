@@ -32,9 +32,10 @@ struct watcher {
 
 /* What is known of one peer. The watch thread's own. */
 struct watched_peer {
-    int socket, pidfd; /* owned by the bootstrap; -1: none, or the peer's event has been reported */
-    int done;
-    size_t have; /* bytes of the note */
+    int socket, pidfd; /* owned by the bootstrap; -1: none, or done */
+    int reported;      /* its event was */
+    int done;          /* nothing more is read from it */
+    size_t have;       /* bytes of the note */
     uint8_t note[RONDO_NOTE_BYTES];
 };
 
@@ -66,37 +67,65 @@ static int is_orphaned(const struct watcher *watcher)
 static void report(struct rondo_watch *watch, int rank, enum rondo_watch_event event, const char *text)
 {
     struct watched_peer *peer = &watch->peers[rank];
-    peer->done = 1;
-    peer->socket = peer->pidfd = -1;
-    watch->client.on_event(watch->client.context, rank, event, text);
+    if (!peer->reported)
+        watch->client.on_event(watch->client.context, rank, event, text);
+    peer->reported = 1;
 }
 
-/* Reads what the peer said. Reports at most one event; returns the error that ended the socket, or 0. */
-static int read_note(struct rondo_watch *watch, int rank)
+/* The peer's last event: nothing more is read from it. */
+static void report_last(struct rondo_watch *watch, int rank, enum rondo_watch_event event, const char *text)
+{
+    struct watched_peer *peer = &watch->peers[rank];
+    peer->done = 1;
+    peer->socket = peer->pidfd = -1;
+    report(watch, rank, event, text);
+    if (watch->client.on_post)
+        watch->client.on_post(watch->client.context, rank, NULL, 0);
+}
+
+/* Handles the note at the front of what was read; its bytes, or 0: it is not whole yet. */
+static size_t take_note(struct rondo_watch *watch, int rank)
 {
     struct watched_peer *peer = &watch->peers[rank];
     struct rondo_frame frame;
+    if (peer->have < sizeof(frame))
+        return 0;
+    memcpy(&frame, peer->note, sizeof(frame));
+    const int has_bytes = frame.type == RONDO_FRAME_ABORTED || frame.type == RONDO_FRAME_POST;
+    if (frame.magic != RONDO_FRAME_MAGIC || !(has_bytes || frame.type == RONDO_FRAME_LEFT) ||
+        (has_bytes && (frame.bytes == 0 || frame.bytes > RONDO_WIRE_TEXT_BYTES))) {
+        report_last(watch, rank, RONDO_WATCH_DIED, "it sent something that makes no sense");
+        return 0;
+    }
+    if (!has_bytes) {
+        report_last(watch, rank, RONDO_WATCH_LEFT, "");
+        return 0;
+    }
+    if (peer->have < sizeof(frame) + frame.bytes)
+        return 0;
+    char *bytes = (char *)peer->note + sizeof(frame);
+    if (frame.type == RONDO_FRAME_ABORTED) {
+        bytes[frame.bytes - 1] = 0;
+        report(watch, rank, RONDO_WATCH_ABORTED, bytes);
+    } else if (watch->client.on_post) {
+        watch->client.on_post(watch->client.context, rank, bytes, frame.bytes);
+    }
+    return sizeof(frame) + frame.bytes;
+}
+
+/* Reads what the peer said. Returns the error that ended the socket, or 0. */
+static int read_notes(struct rondo_watch *watch, int rank)
+{
+    struct watched_peer *peer = &watch->peers[rank];
     ssize_t got;
     while ((got = rondo_socket_recv(peer->socket, peer->note + peer->have, sizeof(peer->note) - peer->have)) > 0) {
         peer->have += (size_t)got;
-        if (peer->have < sizeof(frame))
-            continue;
-        memcpy(&frame, peer->note, sizeof(frame));
-        int aborted = frame.type == RONDO_FRAME_ABORTED && frame.bytes > 0 && frame.bytes <= RONDO_WIRE_TEXT_BYTES;
-        if (frame.magic != RONDO_FRAME_MAGIC || !(aborted || frame.type == RONDO_FRAME_LEFT)) {
-            report(watch, rank, RONDO_WATCH_DIED, "it sent something that makes no sense");
-            return 0;
+        for (size_t taken; (taken = take_note(watch, rank)) > 0;) {
+            peer->have -= taken;
+            memmove(peer->note, peer->note + taken, peer->have);
         }
-        if (!aborted) {
-            report(watch, rank, RONDO_WATCH_LEFT, "");
+        if (peer->done)
             return 0;
-        }
-        if (peer->have < sizeof(frame) + frame.bytes)
-            continue;
-        char *text = (char *)peer->note + sizeof(frame);
-        text[frame.bytes - 1] = 0;
-        report(watch, rank, RONDO_WATCH_ABORTED, text);
-        return 0;
     }
     return (int)-got;
 }
@@ -109,7 +138,7 @@ static void look_at_peer(struct rondo_watch *watch, int rank, int socket_ready, 
     if (peer->done || !(socket_ready || process_ended))
         return;
     /* Its last word comes before its end, also when the end is what woke us. */
-    error = read_note(watch, rank);
+    error = read_notes(watch, rank);
     if (peer->done || !(error || process_ended))
         return;
     pid_t pid = rondo_bootstrap_pid(watch->bootstrap, rank);
@@ -118,7 +147,7 @@ static void look_at_peer(struct rondo_watch *watch, int rank, int socket_ready, 
     else
         snprintf(text, sizeof(text), "its connection (process %d) ended without a word: %s", (int)pid,
                  rondo_socket_error_text(error, reason));
-    report(watch, rank, RONDO_WATCH_DIED, text);
+    report_last(watch, rank, RONDO_WATCH_DIED, text);
 }
 
 static int look_at(struct rondo_watch *watch, const struct pollfd *polls, int tick)
@@ -342,7 +371,7 @@ void rondo_watch_tell(struct rondo_watch *watch, enum rondo_watch_event event, c
     enum rondo_frame_type type = event == RONDO_WATCH_LEFT ? RONDO_FRAME_LEFT : RONDO_FRAME_ABORTED;
     size_t bytes = rondo_note_make(note, type, text);
     pthread_mutex_lock(&watch->tell_lock);
-    /* Nothing else has been sent since the exchanges, so the note always finds room. */
+    /* Besides a few letters nothing has been sent since the exchanges, so the note finds room. */
     for (int peer = 0; peer < watch->nranks && !watch->told; peer++) {
         int socket = peer == watch->rank ? -1 : rondo_bootstrap_socket(watch->bootstrap, peer);
         if (socket >= 0)
@@ -350,6 +379,25 @@ void rondo_watch_tell(struct rondo_watch *watch, enum rondo_watch_event event, c
     }
     watch->told = 1;
     pthread_mutex_unlock(&watch->tell_lock);
+}
+
+rondoResult_t rondo_watch_post(struct rondo_watch *watch, int rank, const void *bytes, size_t count)
+{
+    uint8_t note[RONDO_NOTE_BYTES];
+    char text[64];
+    RONDO_ASSERT(count > 0 && count <= RONDO_WIRE_TEXT_BYTES);
+    if (is_orphaned(watch->watcher))
+        return rondo_fail(rondoInvalidUsage, "a forked child cannot speak for its parent's comm");
+    const struct rondo_frame frame = {.magic = RONDO_FRAME_MAGIC, .type = RONDO_FRAME_POST, .bytes = count};
+    memcpy(note, &frame, sizeof(frame));
+    memcpy(note + sizeof(frame), bytes, count);
+    pthread_mutex_lock(&watch->tell_lock); /* notes must not mix */
+    ssize_t sent = rondo_socket_send(rondo_bootstrap_socket(watch->bootstrap, rank), note, sizeof(frame) + count);
+    pthread_mutex_unlock(&watch->tell_lock);
+    if (sent == -EPIPE || sent == -ECONNRESET || sent == (ssize_t)(sizeof(frame) + count))
+        return rondoSuccess;
+    return rondo_fail(rondoSystemError, "cannot send to rank %d: %s", rank,
+                      sent < 0 ? rondo_socket_error_text((int)-sent, text) : "it does not read what it is sent");
 }
 
 void rondo_watch_remove(struct rondo_watch *watch)

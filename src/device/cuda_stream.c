@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* The kernels' machine code, a fatbin for each part of the list; made by the build. */
-#define FATBINS(X) X(0) X(1) X(2) X(3) X(4)
+#define FATBINS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 #define X(unit)    extern const char rondo_fatbin_##unit[];
 FATBINS(X)
 #undef X
@@ -20,6 +20,8 @@ enum {
 #undef X
         UNITS
 };
+
+_Static_assert((int)UNITS == (int)RONDO_UNIT_COUNT, "every unit is embedded");
 
 static pthread_once_t libraries_once = PTHREAD_ONCE_INIT;
 static CUlibrary libraries[UNITS];

@@ -156,6 +156,25 @@ static rondoResult_t check_parts(const struct rondoComm *comm, const size_t coun
     return rondoSuccess;
 }
 
+/* The rank's result may lie where its own part does, and nowhere else in what is read. */
+static rondoResult_t check_places(const struct rondoComm *comm, const char *send, const size_t counts[],
+                                  const size_t displs[], void *recv, size_t element)
+{
+    for (int r = 0; r < comm->ranks && send && recv; r++) {
+        const struct rondo_overlap overlap = {
+            .send = send + displs[r] * element,
+            .recv = recv,
+            .send_bytes = counts[r] * element,
+            .recv_bytes = counts[comm->rank] * element,
+            .place = r == comm->rank ? send + displs[r] * element : NULL,
+            .other = recv,
+        };
+        if (overlap.send_bytes && overlap.recv_bytes)
+            RONDO_TRY(rondo_check_overlap(&overlap));
+    }
+    return rondoSuccess;
+}
+
 rondoResult_t rondoReduceScatterv(const void *sendbuff, const size_t sendcounts[], const size_t displs[],
                                   void *recvbuff, size_t recvcount, rondoDataType_t datatype, rondoRedOp_t op,
                                   rondoComm_t comm, struct CUstream_st *stream)
@@ -172,15 +191,18 @@ rondoResult_t rondoReduceScatterv(const void *sendbuff, const size_t sendcounts[
             if (sendcounts[r])
                 result =
                     rondo_fail(rondoInvalidArgument, "sendbuff is NULL and sendcounts[%d] is %zu", r, sendcounts[r]);
+    const size_t element = rondo_dtype_bytes((unsigned)datatype);
+    if (result == rondoSuccess)
+        result = check_places(comm, sendbuff, sendcounts, displs, recvbuff, element);
     rondo_comm_leave(comm);
     if (result != rondoSuccess)
         return rondo_group_error(result);
-    const size_t element = rondo_dtype_bytes((unsigned)datatype);
     rondoGroupStart();
-    for (int r = 0; r < ranks; r++)
-        rondoReduce(sendbuff ? (const char *)sendbuff + displs[r] * element : NULL, recvbuff, sendcounts[r], datatype,
-                    op, r, comm, stream);
-    return rondoGroupEnd();
+    for (int r = 0; r < ranks && result == rondoSuccess; r++)
+        result = rondoReduce(sendbuff ? (const char *)sendbuff + displs[r] * element : NULL, recvbuff, sendcounts[r],
+                             datatype, op, r, comm, stream);
+    const rondoResult_t end = rondoGroupEnd(); /* in the caller's group it knows of no error yet */
+    return result == rondoSuccess ? end : result;
 }
 
 /* ---- operators ---- */

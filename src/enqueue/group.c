@@ -5,7 +5,6 @@
 #include "graph/launch.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,10 +23,11 @@ struct op {
 struct making {
     struct rondo_comm_request request;
     rondoComm_t *out;
+    struct rondoComm *comm; /* constant once threads run; NULL: nothing is to be made */
     rondoResult_t result;
     pthread_t thread;
     bool running;
-    bool over; /* atomic: *out is what it will be */
+    bool over; /* atomic: comm is made, or gone */
     char text[512];
     struct makings *all;
 };
@@ -112,8 +112,10 @@ rondoResult_t rondo_group_add_comm(const struct rondo_comm_request *request, ron
 {
     if (!group.depth)
         return rondo_comm_create(request, comm);
+    if (group.making_count && group.makings[0].request.config.blocking != request->config.blocking)
+        return rondo_fail(rondoInvalidArgument, "a group makes blocking and non-blocking comms");
     RONDO_TRY(grow((void **)&group.makings, group.making_count, &group.making_room, sizeof *group.makings));
-    *comm = NULL;
+    __atomic_store_n(comm, NULL, __ATOMIC_RELAXED);
     group.makings[group.making_count++] = (struct making){.request = *request, .out = comm};
     return rondoSuccess;
 }
@@ -126,20 +128,15 @@ static void making_failed(struct making *m)
         return;
     for (size_t i = 0; i < m->all->count; i++) {
         struct making *other = &m->all->list[i];
-        struct rondoComm *comm;
-        /* a handle comes soon after its thread has begun */
-        while (!(comm = __atomic_load_n(other->out, __ATOMIC_SEQ_CST)) &&
-               !__atomic_load_n(&other->over, __ATOMIC_SEQ_CST))
-            sched_yield();
-        if (comm)
-            rondo_comm_cancel(comm);
+        if (other->comm && !__atomic_load_n(&other->over, __ATOMIC_SEQ_CST))
+            rondo_comm_cancel(other->comm);
     }
 }
 
 static void *make_comm(void *argument)
 {
     struct making *m = argument;
-    m->result = rondo_comm_create(&m->request, m->out);
+    m->result = rondo_comm_make(m->comm, m->out);
     snprintf(m->text, sizeof m->text, "%s", rondo_last_error());
     __atomic_store_n(&m->over, true, __ATOMIC_SEQ_CST);
     if (m->result != rondoSuccess)
@@ -147,34 +144,55 @@ static void *make_comm(void *argument)
     return NULL;
 }
 
-static void start_making(struct making *m, struct makings *all)
+/* What a thread does not do: either there is nothing to do, or it failed. */
+static void without_thread(struct making *m, rondoResult_t result)
 {
-    m->all = all;
-    m->running = pthread_create(&m->thread, NULL, make_comm, m) == 0;
-    if (m->running)
-        return;
-    m->result = rondoSystemError;
-    snprintf(m->text, sizeof m->text, "no thread for comm init");
+    m->result = result;
+    snprintf(m->text, sizeof m->text, "%s", rondo_last_error());
     __atomic_store_n(&m->over, true, __ATOMIC_SEQ_CST);
+}
+
+static void start_making(struct making *m)
+{
+    if (!m->comm)
+        return;
+    if (!m->request.config.blocking) {
+        without_thread(m, rondo_comm_make_later(m->comm));
+        __atomic_store_n(m->out, m->result == rondoSuccess ? m->comm : NULL, __ATOMIC_SEQ_CST);
+        return;
+    }
+    __atomic_store_n(m->out, m->comm, __ATOMIC_SEQ_CST); /* who is to abort it may read it from here on */
+    m->running = pthread_create(&m->thread, NULL, make_comm, m) == 0;
+    if (!m->running) { /* then in this thread, where it ends at once */
+        rondo_comm_cancel(m->comm);
+        make_comm(m);
+    }
 }
 
 /* Ranks of one comm wait for each other: each is made by a thread of its own. */
 static rondoResult_t make_comms(void)
 {
     struct makings all = {group.makings, group.making_count, NULL};
+    for (size_t i = 0; i < all.count; i++) { /* in this order on all ranks of a parent */
+        struct making *m = &all.list[i];
+        m->all = &all;
+        rondoResult_t result = rondo_comm_begin(&m->request, &m->comm);
+        if (!m->comm)
+            without_thread(m, result);
+    }
     for (size_t i = 0; i < all.count; i++)
-        start_making(&all.list[i], &all);
+        start_making(&all.list[i]);
     for (size_t i = 0; i < all.count; i++) {
         if (all.list[i].running)
             pthread_join(all.list[i].thread, NULL);
-        else
+        else if (all.list[i].result != rondoSuccess)
             making_failed(&all.list[i]);
     }
     if (!all.failed)
-        return rondoSuccess;
+        return all.count && !all.list[0].request.config.blocking ? rondoInProgress : rondoSuccess;
     for (size_t i = 0; i < all.count; i++) {
         struct making *m = &all.list[i];
-        if (m->result == rondoSuccess)
+        if (m->result == rondoSuccess && m->comm)
             rondoCommAbort(*m->out);
         *m->out = NULL;
         if (m->request.own_id)
@@ -361,8 +379,10 @@ rondoResult_t rondoGroupEnd(void)
             if (group.makings[i].request.own_id)
                 rondo_bootstrap_forget(&group.makings[i].request.id);
         rondo_repeat(result, "%s", group.text);
-    } else if ((result = make_comms()) == rondoSuccess)
-        result = issue();
+    } else if ((result = make_comms()) == rondoSuccess || result == rondoInProgress) {
+        const rondoResult_t issued = issue();
+        result = issued == rondoSuccess ? result : issued;
+    }
     clear();
     return result;
 }

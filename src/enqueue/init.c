@@ -37,7 +37,7 @@ static rondoResult_t init_rank(rondoComm_t *comm, int nranks, const rondoUniqueI
     struct rondo_comm_request request;
     if (!comm)
         return rondo_fail(rondoInvalidArgument, "comm is NULL");
-    __atomic_store_n(comm, NULL, __ATOMIC_SEQ_CST); /* as in rondo_comm_create: another thread may look at it already */
+    __atomic_store_n(comm, NULL, __ATOMIC_RELAXED);
     RONDO_TRY(request_fill(&request, nranks, id, rank, config));
     RONDO_TRY(current_device(&request.ordinal));
     return rondo_group_add_comm(&request, comm);

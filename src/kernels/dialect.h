@@ -22,6 +22,7 @@
 #define RONDO_ROLLED              _Pragma("unroll 1")
 #define RONDO_LINE_BYTES          16
 #define RONDO_LOOKS_PER_HOST_LOOK 128
+#define RONDO_VARIANTS            1 /* code for 4 and 8 ranks besides that for 2 and for any */
 #define RONDO_PLACE_IS_FIXED      0 /* a block that was preempted may go on elsewhere */
 
 struct __align__(16) rondo_line
@@ -185,6 +186,7 @@ RONDO_FN uint16_t rondo_float_to_bfloat(float f)
 #define RONDO_ROLLED
 #define RONDO_LINE_BYTES          8
 #define RONDO_LOOKS_PER_HOST_LOOK 1
+#define RONDO_VARIANTS            0 /* a CPU gains nothing by it, and the compiler takes minutes */
 #define RONDO_PLACE_IS_FIXED      1
 
 struct rondo_line {

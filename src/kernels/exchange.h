@@ -16,7 +16,6 @@
 #ifndef RONDO_KERNELS_EXCHANGE_H
 #define RONDO_KERNELS_EXCHANGE_H
 
-#include "kernels/instances.h"
 #include "kernels/mailbox.h"
 #include "kernels/reduce.h"
 #include "kernels/user.h"
@@ -27,7 +26,7 @@ struct rondo_how {
     unsigned ranks; /* 0: as the lane says */
     unsigned chunk; /* lines that a thread has under way at once: their loads overlap, and large works fence once for
                         all of them. At most RONDO_MAX_CHUNK */
-    bool generic;   /* type and operator are no constants, and the work may scale its input */
+    bool generic;   /* the type is no constant, and the work may scale its input */
 };
 
 RONDO_FN unsigned rondo_ranks(struct rondo_how how, const struct rondo_run *run)
@@ -131,7 +130,7 @@ RONDO_FN struct rondo_line rondo_reduce_looked(enum rondo_dtype dtype, enum rond
         if (r != me)
             line = rondo_pull(run, r, rondo_slot_line(run->work, r, me) + at, looked[r]);
         if (r == 0)
-            rondo_accumulate_first(dtype, &acc, line);
+            rondo_widen(dtype, &acc, line);
         else
             rondo_accumulate(dtype, op, &acc, line);
     }
@@ -169,46 +168,41 @@ RONDO_FN struct rondo_line rondo_reduce_any(enum rondo_dtype dtype, enum rondo_r
         if (r != me)
             line = rondo_pull(run, r, rondo_slot_line(run->work, r, me) + at, looked);
         if (r == 0)
-            rondo_accumulate_first(dtype, &acc, line);
+            rondo_widen(dtype, &acc, line);
         else
             rondo_accumulate(dtype, op, &acc, line);
     }
     return rondo_accumulated(dtype, op, &acc, ranks);
 }
 
-/* For types and operators that are known when the kernel runs only: one function for each. Their callers call them line by line,
- * which costs little beside a line's latency, and keeps the loops around them from being there sixty times. */
+/* For types that are known when the kernel runs only: one function for each. Their callers call them line by line, which costs
+ * little beside a line's latency, and keeps the loops around them from being there a dozen times. */
 struct rondo_reduced {
     struct rondo_line line;
     bool dead;
 };
 
-#define RONDO_REDUCER(DTYPE, OP, specialized)                                                      \
-    RONDO_CALL struct rondo_reduced rondo_reduce_##DTYPE##_##OP(struct rondo_run run, uint32_t at, \
-                                                                struct rondo_line own) {           \
-        struct rondo_reduced reduced;                                                              \
-        if (specialized && run.lane->ranks == 2)                                                   \
-            reduced.line = rondo_reduce_fixed(RONDO_##DTYPE, RONDO_##OP, 2, &run, at, own);        \
-        else if (specialized && run.lane->ranks == 4)                                              \
-            reduced.line = rondo_reduce_fixed(RONDO_##DTYPE, RONDO_##OP, 4, &run, at, own);        \
-        else                                                                                       \
-            reduced.line = rondo_reduce_any(RONDO_##DTYPE, RONDO_##OP, &run, at, own);             \
-        reduced.dead = run.dead;                                                                   \
-        return reduced;                                                                            \
+#define X(NAME, value, storage, accumulator)                                                                        \
+    RONDO_CALL struct rondo_reduced rondo_reduce_##NAME(struct rondo_run run, uint32_t at, struct rondo_line own) { \
+        struct rondo_reduced reduced;                                                                               \
+        reduced.line = rondo_reduce_any(RONDO_##NAME, (enum rondo_redop)run.work->redop, &run, at, own);            \
+        reduced.dead = run.dead;                                                                                    \
+        return reduced;                                                                                             \
     }
-RONDO_REDUCTIONS(RONDO_REDUCER)
+RONDO_DTYPES(X)
+#undef X
 
-RONDO_FN struct rondo_line rondo_reduce_dispatch(unsigned dtype, unsigned op, struct rondo_run *run, uint32_t at,
+RONDO_FN struct rondo_line rondo_reduce_dispatch(unsigned dtype, struct rondo_run *run, uint32_t at,
                                                  struct rondo_line own)
 {
     struct rondo_reduced reduced = {own, run->dead};
-    switch (dtype * RONDO_REDOP_COUNT + op) {
-#define CASE(DTYPE, OP, specialized)                          \
-    case RONDO_##DTYPE *RONDO_REDOP_COUNT + RONDO_##OP:       \
-        reduced = rondo_reduce_##DTYPE##_##OP(*run, at, own); \
+    switch (dtype) {
+#define X(NAME, value, storage, accumulator)          \
+    case RONDO_##NAME:                                \
+        reduced = rondo_reduce_##NAME(*run, at, own); \
         break;
-        RONDO_REDUCTIONS(CASE)
-#undef CASE
+        RONDO_DTYPES(X)
+#undef X
     default:
         break;
     }
@@ -219,7 +213,7 @@ RONDO_FN struct rondo_line rondo_reduce_dispatch(unsigned dtype, unsigned op, st
 RONDO_FN struct rondo_line rondo_reduce_slots(struct rondo_how how, enum rondo_dtype dtype, enum rondo_redop op,
                                               struct rondo_run *run, uint32_t at, struct rondo_line own)
 {
-    return how.generic ? rondo_reduce_dispatch(dtype, op, run, at, own)
+    return how.generic ? rondo_reduce_dispatch(dtype, run, at, own)
            : how.ranks ? rondo_reduce_fixed(dtype, op, how.ranks, run, at, own)
                        : rondo_reduce_any(dtype, op, run, at, own);
 }

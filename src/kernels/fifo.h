@@ -19,6 +19,41 @@
 #include "kernels/mailbox.h"
 #include "kernels/user.h"
 
+/* What one block runs: transfers first … end - 1, as far as they lie on one FIFO channel. */
+struct rondo_stream {
+    unsigned first, end, peer, kind, channel;
+};
+
+/* `block`: counted from the first block of transfers. */
+RONDO_FN struct rondo_stream rondo_stream_of(const struct rondo_batch_head *head, unsigned block)
+{
+    const struct rondo_end *end = (const struct rondo_end *)((const char *)head + head->ends_at);
+    RONDO_ROLLED
+    while (block >= end->block0 + (unsigned)end->channels)
+        end++;
+    struct rondo_stream stream = {end->first, end->end, end->peer, end->kind, block - end->block0};
+    return stream;
+}
+
+RONDO_FN const struct rondo_transfer *rondo_transfers_of(const struct rondo_batch_head *head)
+{
+    return (const struct rondo_transfer *)((const char *)head + head->transfers_at);
+}
+
+struct rondo_range {
+    uint64_t first, end;
+};
+
+/* The lines of a message that lie on a channel. */
+RONDO_FN struct rondo_range rondo_transfer_range(const struct rondo_transfer *transfer, unsigned channel)
+{
+    const uint64_t lines = (transfer->bytes + RONDO_LINE_BYTES - 1) / RONDO_LINE_BYTES, share = transfer->share;
+    struct rondo_range range = {channel * share, channel * share + share};
+    range.first = range.first < lines ? range.first : lines;
+    range.end = range.end < lines ? range.end : lines;
+    return range;
+}
+
 /* A thread's place in the stream of an end: the message that holds line `base` and following ones of what this launch
  * streams, its lines range.first … */
 struct rondo_cursor {
@@ -27,51 +62,42 @@ struct rondo_cursor {
     uint64_t base;
 };
 
-RONDO_FN struct rondo_range rondo_cursor_range(const struct rondo_batch_head *head, const struct rondo_end *end,
-                                               const struct rondo_transfer *transfer)
-{
-    return rondo_fifo_range(transfer->bytes, RONDO_LINE_BYTES, head->fifos.channels, end->channel);
-}
-
-RONDO_FN struct rondo_cursor rondo_cursor_begin(const struct rondo_batch_head *head,
-                                                const struct rondo_transfer *transfers, const struct rondo_end *end)
+RONDO_FN struct rondo_cursor rondo_cursor_begin(const struct rondo_transfer *transfers, const struct rondo_stream *end)
 {
     struct rondo_cursor cursor = {transfers + end->first, transfers + end->end, {0, 0}, 0};
-    cursor.range = rondo_cursor_range(head, end, cursor.transfer);
+    cursor.range = rondo_transfer_range(cursor.transfer, end->channel);
     return cursor;
 }
 
 /* Moves on to the message of line s; false: there are not so many lines. */
-RONDO_FN bool rondo_cursor_seek(const struct rondo_batch_head *head, const struct rondo_end *end,
-                                struct rondo_cursor *cursor, uint64_t s)
+RONDO_FN bool rondo_cursor_seek(const struct rondo_stream *end, struct rondo_cursor *cursor, uint64_t s)
 {
     while (cursor->transfer < cursor->stop && s - cursor->base >= cursor->range.end - cursor->range.first) {
         cursor->base += cursor->range.end - cursor->range.first;
         cursor->transfer++;
         if (cursor->transfer < cursor->stop)
-            cursor->range = rondo_cursor_range(head, end, cursor->transfer);
+            cursor->range = rondo_transfer_range(cursor->transfer, end->channel);
     }
     return cursor->transfer < cursor->stop;
 }
 
 /* How many lines an end streams. */
-RONDO_FN uint64_t rondo_stream_lines(const struct rondo_batch_head *head, const struct rondo_transfer *transfers,
-                                     const struct rondo_end *end)
+RONDO_FN uint64_t rondo_stream_lines(const struct rondo_transfer *transfers, const struct rondo_stream *end)
 {
-    struct rondo_cursor cursor = rondo_cursor_begin(head, transfers, end);
-    rondo_cursor_seek(head, end, &cursor, UINT64_MAX);
+    struct rondo_cursor cursor = rondo_cursor_begin(transfers, end);
+    rondo_cursor_seek(end, &cursor, UINT64_MAX);
     return cursor.base;
 }
 
 /* Where this rank keeps how far it is. */
-RONDO_FN uint32_t *rondo_fifo_position(const struct rondo_batch_head *head, const struct rondo_end *end)
+RONDO_FN uint32_t *rondo_fifo_position(const struct rondo_batch_head *head, const struct rondo_stream *end)
 {
     return head->fifos.positions +
            ((size_t)(end->kind == RONDO_RECV) * head->lane.ranks + end->peer) * head->fifos.channels + end->channel;
 }
 
 /* Number of the first line of the FIFO from `sender`, among all FIFOs of `receiver`'s mailbox. */
-RONDO_FN uint32_t rondo_fifo_first(const struct rondo_batch_head *head, const struct rondo_end *end, unsigned sender,
+RONDO_FN uint32_t rondo_fifo_first(const struct rondo_batch_head *head, const struct rondo_stream *end, unsigned sender,
                                    unsigned receiver)
 {
     return (rondo_slot(sender, receiver) * head->fifos.channels + end->channel) * head->fifos.lines;
@@ -86,7 +112,7 @@ RONDO_FN uint8_t *rondo_fifo_escape(const struct rondo_batch_head *head, char *m
     return (uint8_t *)mailbox + head->fifos.fifos_at + lines * RONDO_LINE_BYTES + number;
 }
 /* The credit that `receiver` gives, in the sender's mailbox. */
-RONDO_FN uint32_t *rondo_fifo_credit(const struct rondo_batch_head *head, char *mailbox, const struct rondo_end *end,
+RONDO_FN uint32_t *rondo_fifo_credit(const struct rondo_batch_head *head, char *mailbox, const struct rondo_stream *end,
                                      unsigned receiver)
 {
     return (uint32_t *)(mailbox + head->fifos.credits_at) + receiver * head->fifos.channels + end->channel;
@@ -110,7 +136,7 @@ RONDO_CALL uint32_t rondo_fifo_await(struct rondo_run *run, uint32_t room, const
 }
 
 RONDO_FN void rondo_fifo_send(const struct rondo_batch_head *head, struct rondo_run *run,
-                              const struct rondo_transfer *transfers, const struct rondo_end *end)
+                              const struct rondo_transfer *transfers, const struct rondo_stream *end)
 {
     const struct rondo_lane_args *lane = run->lane;
     const unsigned me = lane->rank;
@@ -118,10 +144,10 @@ RONDO_FN void rondo_fifo_send(const struct rondo_batch_head *head, struct rondo_
     const uint32_t *credit = rondo_fifo_credit(head, lane->mailbox, end, end->peer);
     const uint32_t first = rondo_fifo_first(head, end, me, end->peer), mask = head->fifos.lines - 1;
     const uint32_t position = rondo_word_load(rondo_fifo_position(head, end));
-    struct rondo_cursor cursor = rondo_cursor_begin(head, transfers, end);
+    struct rondo_cursor cursor = rondo_cursor_begin(transfers, end);
     uint32_t taken = rondo_word_load(credit);
     RONDO_ROLLED
-    for (uint64_t s = rondo_thread(); !run->dead && rondo_cursor_seek(head, end, &cursor, s); s += rondo_threads()) {
+    for (uint64_t s = rondo_thread(); !run->dead && rondo_cursor_seek(end, &cursor, s); s += rondo_threads()) {
         const struct rondo_transfer *t = cursor.transfer;
         const uint32_t p = position + (uint32_t)s, number = first + (p & mask);
         const struct rondo_line line =
@@ -138,11 +164,11 @@ RONDO_FN void rondo_fifo_send(const struct rondo_batch_head *head, struct rondo_
     }
     rondo_barrier(); /* all threads have read the position */
     if (rondo_thread() == 0)
-        rondo_word_store(rondo_fifo_position(head, end), position + (uint32_t)rondo_stream_lines(head, transfers, end));
+        rondo_word_store(rondo_fifo_position(head, end), position + (uint32_t)rondo_stream_lines(transfers, end));
 }
 
 RONDO_FN void rondo_fifo_recv(const struct rondo_batch_head *head, struct rondo_run *run,
-                              const struct rondo_transfer *transfers, const struct rondo_end *end)
+                              const struct rondo_transfer *transfers, const struct rondo_stream *end)
 {
     const struct rondo_lane_args *lane = run->lane;
     const unsigned me = lane->rank;
@@ -150,8 +176,8 @@ RONDO_FN void rondo_fifo_recv(const struct rondo_batch_head *head, struct rondo_
     const uint32_t first = rondo_fifo_first(head, end, end->peer, me), mask = head->fifos.lines - 1;
     const uint32_t quarter = head->fifos.lines / 4;
     const uint32_t position = rondo_word_load(rondo_fifo_position(head, end));
-    const uint64_t total = rondo_stream_lines(head, transfers, end);
-    struct rondo_cursor cursor = rondo_cursor_begin(head, transfers, end);
+    const uint64_t total = rondo_stream_lines(transfers, end);
+    struct rondo_cursor cursor = rondo_cursor_begin(transfers, end);
     uint64_t s = rondo_thread(), limit = 0;
     RONDO_ROLLED
     while (limit < total) {
@@ -160,7 +186,7 @@ RONDO_FN void rondo_fifo_recv(const struct rondo_batch_head *head, struct rondo_
         limit = passes ? limit : total;
         RONDO_ROLLED
         for (; s < limit && !run->dead; s += rondo_threads()) {
-            rondo_cursor_seek(head, end, &cursor, s);
+            rondo_cursor_seek(end, &cursor, s);
             const struct rondo_transfer *t = cursor.transfer;
             const uint32_t number = first + ((position + (uint32_t)s) & mask);
             char *at = rondo_fifo_line(head, lane->mailbox, number);
@@ -185,12 +211,12 @@ RONDO_FN void rondo_fifo_recv(const struct rondo_batch_head *head, struct rondo_
 }
 
 /* A message to oneself. */
-RONDO_FN void rondo_fifo_copy(const struct rondo_batch_head *head, const struct rondo_run *run,
-                              const struct rondo_transfer *transfers, const struct rondo_end *end)
+RONDO_FN void rondo_fifo_copy(const struct rondo_run *run, const struct rondo_transfer *transfers,
+                              const struct rondo_stream *end)
 {
-    struct rondo_cursor cursor = rondo_cursor_begin(head, transfers, end);
+    struct rondo_cursor cursor = rondo_cursor_begin(transfers, end);
     RONDO_ROLLED
-    for (uint64_t s = rondo_thread(); !run->dead && rondo_cursor_seek(head, end, &cursor, s); s += rondo_threads()) {
+    for (uint64_t s = rondo_thread(); !run->dead && rondo_cursor_seek(end, &cursor, s); s += rondo_threads()) {
         const struct rondo_transfer *t = cursor.transfer;
         const uint64_t i = cursor.range.first + (s - cursor.base);
         rondo_user_store(t->element, t->aligned, t->buffer, t->bytes, i,
@@ -200,15 +226,15 @@ RONDO_FN void rondo_fifo_copy(const struct rondo_batch_head *head, const struct 
 
 /* What a block of transfers does. Where the lane is stopped it touches nothing but the rank's own position; it does not
  * return early, for the threads of a block may learn of the stop one by one, and must meet at the barriers. */
-RONDO_FN void rondo_end_run(const struct rondo_batch_head *head, struct rondo_run *run, const struct rondo_end *end)
+RONDO_FN void rondo_end_run(const struct rondo_batch_head *head, struct rondo_run *run, const struct rondo_stream *end)
 {
-    const struct rondo_transfer *transfers = (const struct rondo_transfer *)((const char *)head + head->transfers_at);
+    const struct rondo_transfer *transfers = rondo_transfers_of(head);
     if (end->kind == RONDO_SEND)
         rondo_fifo_send(head, run, transfers, end);
     else if (end->kind == RONDO_RECV)
         rondo_fifo_recv(head, run, transfers, end);
     else
-        rondo_fifo_copy(head, run, transfers, end);
+        rondo_fifo_copy(run, transfers, end);
 }
 
 #endif

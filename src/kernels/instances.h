@@ -1,80 +1,69 @@
 /* The list of kernels, which both compilers' translation units and the tables of names include.
  *
- * Latency asks for code of its own for the common cases only: sums of the three common float types, and movement of data.
- * Whatever else there is runs in the batch kernel, on functions per (type, operator) that all launches share. */
+ * A launch of one work runs code that was made for its collective, exchange and type (data movement: for any type); the
+ * operator is a branch. What else there is (groups of different works, scaled inputs, works beside transfers) runs in the batch
+ * kernel. */
 #ifndef RONDO_KERNELS_INSTANCES_H
 #define RONDO_KERNELS_INSTANCES_H
 
 #include "kernels/types.h"
 #include "kernels/work.h"
 
-/* X(DTYPE, OP, specialized for common numbers of ranks) */
-#define RONDO_OPS_OF(X, DTYPE, SUM_SPECIALIZED) \
-    X(DTYPE, SUM, SUM_SPECIALIZED)              \
-    X(DTYPE, PROD, false)                       \
-    X(DTYPE, MAX, false)                        \
-    X(DTYPE, MIN, false)                        \
-    X(DTYPE, AVG, false)
+/* X(name, COLLECTIVE, ALGO, DTYPE, tuned): kernels of one work. `tuned`: works of many lines have code of their own for common
+ * numbers of ranks. */
+#define RONDO_SINGLES_OF(X, DTYPE, tuned)                             \
+    X(all_reduce_oneshot_##DTYPE, ALL_REDUCE, ONE_SHOT, DTYPE, tuned) \
+    X(all_reduce_twoshot_##DTYPE, ALL_REDUCE, TWO_SHOT, DTYPE, tuned) \
+    X(reduce_scatter_##DTYPE, REDUCE_SCATTER, ONE_SHOT, DTYPE, tuned) \
+    X(reduce_oneshot_##DTYPE, REDUCE, ONE_SHOT, DTYPE, false)         \
+    X(reduce_twoshot_##DTYPE, REDUCE, TWO_SHOT, DTYPE, false)
 
-/* What the batch kernel reduces. */
-#define RONDO_REDUCTIONS(X)      \
-    RONDO_OPS_OF(X, F32, true)   \
-    RONDO_OPS_OF(X, F16, true)   \
-    RONDO_OPS_OF(X, BF16, true)  \
-    RONDO_OPS_OF(X, I8, false)   \
-    RONDO_OPS_OF(X, U8, false)   \
-    RONDO_OPS_OF(X, I32, false)  \
-    RONDO_OPS_OF(X, U32, false)  \
-    RONDO_OPS_OF(X, I64, false)  \
-    RONDO_OPS_OF(X, U64, false)  \
-    RONDO_OPS_OF(X, F64, false)  \
-    RONDO_OPS_OF(X, E4M3, false) \
-    RONDO_OPS_OF(X, E5M2, false)
+/* Groups of works of one kind in which each thread has one line. */
+#define RONDO_GROUPS_OF(X, DTYPE, tuned) X(all_reduce_group_##DTYPE, ALL_REDUCE, ONE_SHOT, DTYPE, tuned)
 
-/* X(name, COLLECTIVE, ALGO, DTYPE, OP): kernels of one work, in parts, so that nvcc may work on several at once. */
-#define RONDO_SINGLES_OF(X, DTYPE)                                        \
-    X(all_reduce_oneshot_##DTYPE##_SUM, ALL_REDUCE, ONE_SHOT, DTYPE, SUM) \
-    X(all_reduce_twoshot_##DTYPE##_SUM, ALL_REDUCE, TWO_SHOT, DTYPE, SUM) \
-    X(reduce_scatter_##DTYPE##_SUM, REDUCE_SCATTER, ONE_SHOT, DTYPE, SUM)
-#define RONDO_SINGLES_0(X) RONDO_SINGLES_OF(X, F32)
-#define RONDO_SINGLES_1(X) RONDO_SINGLES_OF(X, F16)
-#define RONDO_SINGLES_2(X) RONDO_SINGLES_OF(X, BF16)
+/* The types in parts, so that nvcc may work on several at once. A(X, DTYPE, tuned) gives a type's kernels. */
+#define RONDO_PART_0(A, X) A(X, F32, true) A(X, I32, false)
+#define RONDO_PART_1(A, X) A(X, F16, true) A(X, U32, false)
+#define RONDO_PART_2(A, X) A(X, BF16, true) A(X, F64, false)
+#define RONDO_PART_3(A, X) A(X, I8, false) A(X, I64, false)
+#define RONDO_PART_4(A, X) A(X, U8, false) A(X, U64, false)
+#define RONDO_PART_5(A, X) A(X, E4M3, false)
+#define RONDO_PART_6(A, X) A(X, E5M2, false)
+#define RONDO_PARTS(A, X) \
+    RONDO_PART_0(A, X)    \
+    RONDO_PART_1(A, X) RONDO_PART_2(A, X) RONDO_PART_3(A, X) RONDO_PART_4(A, X) RONDO_PART_5(A, X) RONDO_PART_6(A, X)
 
-/* Groups of such works in which each thread has one line. */
-#define RONDO_GROUPS_OF(X, DTYPE) X(all_reduce_group_##DTYPE##_SUM, ALL_REDUCE, ONE_SHOT, DTYPE, SUM)
-#define RONDO_GROUPS_0(X)         RONDO_GROUPS_OF(X, F32)
-#define RONDO_GROUPS_1(X)         RONDO_GROUPS_OF(X, F16)
-#define RONDO_GROUPS_2(X)         RONDO_GROUPS_OF(X, BF16)
-
-/* The same for works that only move data; their type does not matter. */
-#define RONDO_MOVES(X)                                 \
-    X(all_gather, ALL_GATHER, ONE_SHOT, U8, SUM)       \
-    X(all_to_all, ALL_TO_ALL, ONE_SHOT, U8, SUM)       \
-    X(broadcast_oneshot, BROADCAST, ONE_SHOT, U8, SUM) \
-    X(broadcast_twoshot, BROADCAST, TWO_SHOT, U8, SUM)
+/* Works that only move data; their type does not matter. */
+#define RONDO_MOVES(X)                                  \
+    X(all_gather, ALL_GATHER, ONE_SHOT, U8, true)       \
+    X(all_to_all, ALL_TO_ALL, ONE_SHOT, U8, true)       \
+    X(broadcast_oneshot, BROADCAST, ONE_SHOT, U8, true) \
+    X(broadcast_twoshot, BROADCAST, TWO_SHOT, U8, true)
 
 enum {
-    RONDO_UNIT_MOVES = 3,
-    RONDO_UNIT_BATCH = 4,
+    RONDO_UNIT_MOVES = 7,
+    RONDO_UNIT_BATCH = 8,
+    RONDO_UNIT_COUNT,
 };
 
 enum rondo_kernel_number {
-#define X(name, COLLECTIVE, ALGO, DTYPE, OP) RONDO_KERNEL_##name,
-    RONDO_SINGLES_0(X) RONDO_SINGLES_1(X) RONDO_SINGLES_2(X) RONDO_MOVES(X) RONDO_KERNEL_GROUPS,
+#define X(name, COLLECTIVE, ALGO, DTYPE, tuned) RONDO_KERNEL_##name,
+    RONDO_PARTS(RONDO_SINGLES_OF, X) RONDO_MOVES(X) RONDO_KERNEL_GROUPS,
     RONDO_KERNEL_BEFORE_GROUPS = RONDO_KERNEL_GROUPS - 1,
-    RONDO_GROUPS_0(X) RONDO_GROUPS_1(X) RONDO_GROUPS_2(X)
+    RONDO_PARTS(RONDO_GROUPS_OF, X)
 #undef X
-        RONDO_KERNEL_TRANSFERS, /* sends and receives alone: rondo_batch_args */
-    RONDO_KERNEL_BATCH,         /* anything: rondo_batch_args */
-    RONDO_KERNEL_LARGE,         /* the same with rondo_large_args */
+        RONDO_KERNEL_BARRIER, /* a barrier alone: rondo_single_args without a work */
+    RONDO_KERNEL_TRANSFERS,   /* sends and receives alone: rondo_small_args */
+    RONDO_KERNEL_BATCH,       /* anything: rondo_batch_args */
+    RONDO_KERNEL_LARGE,       /* the same with rondo_large_args */
     RONDO_KERNEL_COUNT
 };
 
 /* The kernel of one work of this kind, RONDO_KERNEL_BATCH if there is none of its own. */
-unsigned rondo_kernel_single(unsigned collective, unsigned algo, unsigned dtype, unsigned redop);
+unsigned rondo_kernel_single(unsigned collective, unsigned algo, unsigned dtype);
 
 /* The kernel of a group of works of this kind, RONDO_KERNEL_BATCH if there is none. */
-unsigned rondo_kernel_group(unsigned collective, unsigned algo, unsigned dtype, unsigned redop);
+unsigned rondo_kernel_group(unsigned collective, unsigned algo, unsigned dtype);
 
 /* The kernel's name, as profilers show it. */
 const char *rondo_kernel_name(unsigned number);

@@ -50,14 +50,19 @@ RONDO_FN void rondo_launch_check(const struct rondo_run *run)
                       run->dead ? RONDO_REPORT_STOPPED : RONDO_REPORT_OVERLAP, run->lane->rank);
 }
 
-/* Advances the epoch of all channels that are this block's to advance. */
-RONDO_FN void rondo_launch_end(const struct rondo_run *run, uint32_t steps)
+/* Advances the epoch of all channels that are this block's to advance. All threads have read it and are done. */
+RONDO_FN void rondo_launch_close(const struct rondo_run *run, uint32_t steps)
 {
     const struct rondo_lane_args *lane = run->lane;
-    rondo_barrier(); /* all threads have read the epoch, and are done */
     for (unsigned c = rondo_block() + rondo_blocks() * rondo_thread(); c < RONDO_MAX_CHANNELS;
          c += rondo_blocks() * rondo_threads())
         rondo_word_pair_store(&lane->channels[c].epoch, run->epoch + steps, 0);
+}
+
+RONDO_FN void rondo_launch_end(const struct rondo_run *run, uint32_t steps)
+{
+    rondo_barrier();
+    rondo_launch_close(run, steps);
 }
 
 #endif

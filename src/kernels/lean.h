@@ -121,15 +121,56 @@ RONDO_FN void rondo_lean_all(enum rondo_collective collective, enum rondo_dtype 
 RONDO_FN void rondo_lean_group(enum rondo_collective collective, enum rondo_dtype dtype, enum rondo_redop op,
                                unsigned ranks, const struct rondo_batch_head *head)
 {
-    const struct rondo_work *work =
-        (const struct rondo_work *)((const char *)head + head->works_at) + head->first[rondo_block()];
-    const unsigned last = head->last[rondo_block()];
+    const struct rondo_channel_works mine =
+        ((const struct rondo_channel_works *)((const char *)head + head->channels_at))[rondo_block()];
+    const struct rondo_work *work = (const struct rondo_work *)((const char *)head + head->works_at) + mine.first;
     uint32_t i = (rondo_block() - work->channel0) * rondo_threads() + rondo_thread();
     RONDO_ROLLED
-    for (unsigned w = head->first[rondo_block()]; w < last && i >= (uint32_t)work->span; w++)
+    for (unsigned w = mine.first; w < mine.last && i >= (uint32_t)work->span; w++)
         i -= (uint32_t)work->span, work++;
     rondo_lean_line(collective, dtype, op, rondo_dtype_bytes(dtype), ranks, &head->lane, work, work->line0, i,
                     i < (uint32_t)work->span);
+}
+
+/* A reduce: the root hears from all, they from each other by tokens only. */
+RONDO_FN void rondo_lean_reduce(enum rondo_dtype dtype, enum rondo_redop op, unsigned ranks,
+                                const struct rondo_single_args *args)
+{
+    const struct rondo_lane_args *lane = &args->lane;
+    const struct rondo_work *work = &args->work;
+    const struct rondo_how how = {ranks, 1, false};
+    const unsigned me = lane->rank, root = work->root, element = rondo_dtype_bytes(dtype);
+    const uint32_t i = rondo_block() * rondo_threads() + rondo_thread();
+    const bool mine = i < (uint32_t)work->span;
+    const struct rondo_lean_places places = rondo_lean_find(ranks, lane, work, 0, i, mine);
+    struct rondo_line own, looked[RONDO_ARG_PEERS];
+
+    struct rondo_run run = rondo_launch_begin(lane, work);
+    if (mine)
+        own = rondo_input(how, RONDO_REDUCE, element, &run, me, i);
+    rondo_run_step(&run, 0);
+    const size_t half = (size_t)run.base * RONDO_LINE_BYTES;
+    if (mine && !run.dead) {
+        RONDO_UNROLL
+        for (unsigned d = 1; d < ranks; d++)
+            if (rondo_peer_after(me, d, ranks) == root)
+                rondo_lean_push(&run, ranks, root, i, places.to[d] + half, own);
+    }
+    if (rondo_block() == 0)
+        rondo_tokens_send(&run, RONDO_TOKENS_OF_HALF);
+    rondo_launch_check(&run);
+    if (mine && !run.dead && me == root) {
+        RONDO_UNROLL
+        for (unsigned r = 0; r < ranks; r++)
+            if (r != me)
+                looked[r] = rondo_line_load(places.from[r] + half);
+        const struct rondo_line sum = rondo_reduce_looked(dtype, op, ranks, &run, i, own, looked);
+        if (!run.dead)
+            rondo_output(RONDO_REDUCE, element, &run, me, i, sum);
+    }
+    if (rondo_block() == 0)
+        rondo_tokens_take(&run, RONDO_TOKENS_OF_HALF);
+    rondo_launch_end(&run, 1);
 }
 
 /* A broadcast: the root hears from the others by tokens only, and they from each other. */
@@ -155,7 +196,7 @@ RONDO_FN void rondo_lean_broadcast(unsigned element, unsigned ranks, const struc
             rondo_lean_push(&run, ranks, rondo_peer_after(me, d, ranks), i, places.to[d] + half, line);
     }
     if (rondo_block() == 0)
-        rondo_tokens_send(&run);
+        rondo_tokens_send(&run, RONDO_TOKENS_OF_HALF);
     rondo_launch_check(&run);
     if (mine && !run.dead && me != root) {
         const uint32_t at = rondo_slot_line(work, root, me) + i;
@@ -164,7 +205,7 @@ RONDO_FN void rondo_lean_broadcast(unsigned element, unsigned ranks, const struc
     if (mine && !run.dead && !(me == root && work->send == work->recv))
         rondo_output(RONDO_BROADCAST, element, &run, root, i, line);
     if (rondo_block() == 0)
-        rondo_tokens_take(&run);
+        rondo_tokens_take(&run, RONDO_TOKENS_OF_HALF);
     rondo_launch_end(&run, 1);
 }
 

@@ -19,7 +19,9 @@
  *  - Between steps of one launch the same holds from thread to thread: the thread that handles line i on one rank hears
  *    only from threads that handle line i. What orders a thread's emptying of step k before the evidence for it is a
  *    fence, one per step; a launch of one step needs none.
- *  - A work that sends its second step before it has heard from anyone in this launch waits for tokens first.
+ *  - A work that sends its second step before it has heard from anyone in this launch waits for tokens first. They have lines
+ *    of their own: the token of the next point may lie in the same half (three steps), and who sends that need not have heard
+ *    that the first was taken (a broadcast's root, in blocks that have nothing of the last step).
  *  - After a launch of several steps, a thread may have been without a line in the last step: nobody has evidence that it
  *    finished the step before. So each block of such a launch sends a token to the same block of every peer once all its
  *    threads have done with the steps before the last, and waits for theirs at the end.
@@ -245,32 +247,35 @@ RONDO_FN struct rondo_line rondo_pull(struct rondo_run *run, unsigned peer, uint
 
 /* ---- tokens ---- */
 
-RONDO_FN char *rondo_token(const struct rondo_run *run, char *mailbox, unsigned slot)
+enum { RONDO_TOKENS_OF_HALF, RONDO_TOKENS_OF_BEGIN };
+
+RONDO_FN char *rondo_token(const struct rondo_run *run, unsigned kind, char *mailbox, unsigned slot)
 {
-    const unsigned half = run->base != 0, peers = run->lane->ranks - 1;
+    const unsigned row = kind == RONDO_TOKENS_OF_BEGIN ? 2 : run->base != 0, peers = run->lane->ranks - 1;
     return mailbox + rondo_mailbox_tokens_at(run->lane->half_lines, RONDO_LINE_BYTES) +
-           (size_t)((half * RONDO_MAX_CHANNELS + rondo_block()) * peers + slot) * RONDO_LINE_BYTES;
+           (size_t)((row * RONDO_MAX_CHANNELS + rondo_block()) * peers + slot) * RONDO_LINE_BYTES;
 }
 
-/* Tells the same block of all peers that this one has come to the step whose half is in use. One thread for each peer. */
-RONDO_FN void rondo_tokens_send(const struct rondo_run *run)
+/* Tells the same block of all peers that this one has come to the step whose half is in use, or has begun. One thread for each
+ * peer. */
+RONDO_FN void rondo_tokens_send(const struct rondo_run *run, unsigned kind)
 {
     const struct rondo_lane_args *lane = run->lane;
     struct rondo_line token = rondo_line_empty();
     token.w[0] = 0;
     for (unsigned d = 1 + rondo_thread(); d < lane->ranks && !run->dead; d += rondo_threads()) {
         const unsigned peer = rondo_peer_after(lane->rank, d, lane->ranks);
-        rondo_line_store(rondo_token(run, rondo_peer_mailbox(lane, lane->ranks, peer), rondo_slot(lane->rank, peer)),
-                         token);
+        rondo_line_store(
+            rondo_token(run, kind, rondo_peer_mailbox(lane, lane->ranks, peer), rondo_slot(lane->rank, peer)), token);
     }
 }
 
-RONDO_FN void rondo_tokens_take(struct rondo_run *run)
+RONDO_FN void rondo_tokens_take(struct rondo_run *run, unsigned kind)
 {
     const struct rondo_lane_args *lane = run->lane;
     for (unsigned d = 1 + rondo_thread(); d < lane->ranks && !run->dead; d += rondo_threads()) {
         const unsigned peer = rondo_peer_after(lane->rank, d, lane->ranks);
-        char *at = rondo_token(run, lane->mailbox, rondo_slot(peer, lane->rank));
+        char *at = rondo_token(run, kind, lane->mailbox, rondo_slot(peer, lane->rank));
         rondo_line_take(run, at, NULL, peer, rondo_line_load(at));
     }
 }

@@ -1,5 +1,5 @@
-/* Reduction of lines, one rank after another. dtype and op are constants at every call once inlined, so each switch
- * folds to one arm and the accumulators to registers. */
+/* Reduction of lines, one rank after another. dtype is a constant at every call once inlined, so its switches fold to one arm
+ * and the accumulators to registers. */
 #ifndef RONDO_KERNELS_REDUCE_H
 #define RONDO_KERNELS_REDUCE_H
 
@@ -39,8 +39,8 @@ RONDO_APPLY(float, float)
 RONDO_APPLY(double, double)
 #undef RONDO_APPLY
 
-/* acc = line */
-RONDO_FN void rondo_accumulate_first(enum rondo_dtype dtype, struct rondo_accumulators *acc, struct rondo_line line)
+/* acc = line, widened */
+RONDO_FN void rondo_widen(enum rondo_dtype dtype, struct rondo_accumulators *acc, struct rondo_line line)
 {
     switch (dtype) {
 #define X(NAME, value, storage, accumulator)                                \
@@ -60,26 +60,47 @@ RONDO_FN void rondo_accumulate_first(enum rondo_dtype dtype, struct rondo_accumu
     }
 }
 
-/* acc = acc op line */
-RONDO_FN void rondo_accumulate(enum rondo_dtype dtype, enum rondo_redop op, struct rondo_accumulators *acc,
-                               struct rondo_line line)
+/* acc = acc op more, for a constant op */
+RONDO_FN void rondo_combine(enum rondo_dtype dtype, enum rondo_redop op, struct rondo_accumulators *acc,
+                            const struct rondo_accumulators *more)
 {
     switch (dtype) {
 #define X(NAME, value, storage, accumulator)                                \
     case RONDO_##NAME:                                                      \
         RONDO_UNROLL                                                        \
         for (unsigned i = 0; i < RONDO_LINE_BYTES / sizeof(storage); i++) { \
-            storage x;                                                      \
-            accumulator a;                                                  \
-            memcpy(&x, (const char *)&line + i * sizeof x, sizeof x);       \
+            accumulator a, b;                                               \
             memcpy(&a, (const char *)acc + i * sizeof a, sizeof a);         \
-            a = rondo_apply_##accumulator(op, a, rondo_widen_##NAME(x));    \
+            memcpy(&b, (const char *)more + i * sizeof b, sizeof b);        \
+            a = rondo_apply_##accumulator(op, a, b);                        \
             memcpy((char *)acc + i * sizeof a, &a, sizeof a);               \
         }                                                                   \
         break;
         RONDO_DTYPES(X)
 #undef X
     default:
+        break;
+    }
+}
+
+/* acc = acc op line. The operator is the work's: one branch for a line, the same for all threads. */
+RONDO_FN void rondo_accumulate(enum rondo_dtype dtype, enum rondo_redop op, struct rondo_accumulators *acc,
+                               struct rondo_line line)
+{
+    struct rondo_accumulators more;
+    rondo_widen(dtype, &more, line);
+    switch (op) {
+    case RONDO_PROD:
+        rondo_combine(dtype, RONDO_PROD, acc, &more);
+        break;
+    case RONDO_MAX:
+        rondo_combine(dtype, RONDO_MAX, acc, &more);
+        break;
+    case RONDO_MIN:
+        rondo_combine(dtype, RONDO_MIN, acc, &more);
+        break;
+    default: /* averages are sums first */
+        rondo_combine(dtype, RONDO_SUM, acc, &more);
         break;
     }
 }

@@ -12,6 +12,7 @@ enum {
     RONDO_MAX_THREADS = 512,  /* threads of a block */
     RONDO_ARG_PEERS = 8,     /* peers whose mailboxes are named in the arguments; beyond it a table in memory is read */
     RONDO_BATCH_WORKS = 200, /* most works of a launch: their numbers are bytes, and they leave room for transfers */
+    RONDO_SMALL_BYTES = 1024,  /* arguments of a launch of transfers alone */
     RONDO_BATCH_BYTES = 4096,  /* arguments of a batch that every driver takes */
     RONDO_LARGE_BYTES = 32000, /* and of one that CUDA 12.1 and later take */
 };
@@ -121,16 +122,18 @@ struct rondo_transfer {
     void *buffer;     /* a send's is only read */
     const void *from; /* of a copy */
     uint64_t bytes;
+    uint64_t share;  /* lines on each FIFO channel: the c-th has lines c * share … of the message */
     uint8_t element; /* alignment of the pointers, at most 4 */
     uint8_t aligned; /* they allow whole lines */
 };
 
-/* What one block of transfers runs, in order: transfers first … end - 1 of the launch, which all have the same peer and
- * direction, as far as they lie on FIFO channel `channel`. */
+/* Transfers first … end - 1 of the launch, which all have the same peer and direction. Block block0 + c runs what of them lies
+ * on FIFO channel c. */
 struct rondo_end {
     uint16_t first, end;
     uint16_t peer;
-    uint8_t kind, channel;
+    uint16_t block0; /* counted from the first block of transfers */
+    uint8_t kind, channels;
 };
 
 /* Arguments of a launch of one work. */
@@ -139,17 +142,26 @@ struct rondo_single_args {
     struct rondo_work work;
 };
 
-/* Arguments of a batch: blocks 0 … exchange_blocks - 1 run works, each of the others one end. Works, transfers and ends
- * lie behind the head, at these distances from its beginning. */
+/* Works first … last of a launch: a channel's. */
+struct rondo_channel_works {
+    uint8_t first, last;
+};
+
+/* Arguments of a batch: blocks 0 … exchange_blocks - 1 run works, the others ends. The tables lie behind the head, at these
+ * distances from its beginning. */
 struct rondo_batch_head {
     struct rondo_lane_args lane;
     struct rondo_fifo_args fifos;
     uint32_t steps; /* of the works, by which the epoch advances: 1 unless there is only one work, 0 if there is none */
     uint16_t exchange_blocks;
+    uint16_t channels_at; /* struct rondo_channel_works[exchange_blocks] */
     uint16_t works_at, transfers_at, ends_at;
-    uint8_t tokens;                    /* some ranks hear from some others by nothing but tokens; see mailbox.h */
-    uint8_t first[RONDO_MAX_CHANNELS]; /* channel c runs works first[c] … last[c] */
-    uint8_t last[RONDO_MAX_CHANNELS];
+    uint8_t tokens; /* some ranks hear from some others by nothing but tokens; see mailbox.h */
+};
+
+struct rondo_small_args {
+    struct rondo_batch_head head;
+    uint64_t area[(RONDO_SMALL_BYTES - sizeof(struct rondo_batch_head)) / 8];
 };
 
 struct rondo_batch_args {
@@ -168,8 +180,10 @@ struct rondo_large_args {
 #define RONDO_BOTH static inline
 #endif
 
+enum { RONDO_TOKEN_ROWS = 3 }; /* one for each half, one for the tokens that say that a launch has begun */
+
 /* A lane's part of the mailbox, in bytes from its beginning: two halves of lines and an escape byte for each line; token
- * lines; FIFOs and an escape byte for each of their lines; credits. */
+ * lines, RONDO_TOKEN_ROWS of a launch's blocks; FIFOs and an escape byte for each of their lines; credits. */
 RONDO_BOTH uint64_t rondo_mailbox_escapes_at(uint32_t half_lines, unsigned line_bytes)
 {
     return 2ull * half_lines * line_bytes;
@@ -180,7 +194,8 @@ RONDO_BOTH uint64_t rondo_mailbox_tokens_at(uint32_t half_lines, unsigned line_b
 }
 RONDO_BOTH uint64_t rondo_mailbox_fifos_at(uint32_t half_lines, unsigned line_bytes, unsigned ranks)
 {
-    return rondo_mailbox_tokens_at(half_lines, line_bytes) + 2ull * RONDO_MAX_CHANNELS * (ranks - 1) * line_bytes;
+    return rondo_mailbox_tokens_at(half_lines, line_bytes) +
+           (uint64_t)RONDO_TOKEN_ROWS * RONDO_MAX_CHANNELS * (ranks - 1) * line_bytes;
 }
 /* `lines`: of all FIFOs of a lane in one rank's mailbox. */
 RONDO_BOTH uint64_t rondo_mailbox_credits_at(uint64_t fifos_at, uint64_t lines, unsigned line_bytes)
@@ -192,26 +207,16 @@ RONDO_BOTH uint64_t rondo_mailbox_bytes(uint64_t credits_at, unsigned ranks, uns
     return (credits_at + 4ull * ranks * fifo_channels + 4095) / 4096 * 4096;
 }
 
-/* The lines of a message that FIFO channel `channel` carries: a function of nothing but the message's size and the comm,
- * so that sender and receiver agree. */
-struct rondo_range {
-    uint64_t first, end;
-};
-
+/* Lines of a message on each FIFO channel: a function of nothing but the message's size and the comm, so that sender and
+ * receiver agree. */
 enum { RONDO_FIFO_QUOTA = 128 }; /* lines that a channel is worth */
 
-RONDO_BOTH struct rondo_range rondo_fifo_range(uint64_t bytes, unsigned line_bytes, unsigned channels, unsigned channel)
+RONDO_BOTH uint64_t rondo_fifo_share(uint64_t bytes, unsigned line_bytes, unsigned channels)
 {
     const uint64_t lines = (bytes + line_bytes - 1) / line_bytes;
     uint64_t used = lines / RONDO_FIFO_QUOTA;
-    struct rondo_range range = {0, 0};
     used = used > channels ? channels : used ? used : 1;
-    if (channel >= used)
-        return range;
-    const uint64_t per = (lines + used - 1) / used;
-    range.first = channel * per < lines ? channel * per : lines;
-    range.end = range.first + per < lines ? range.first + per : lines;
-    return range;
+    return (lines + used - 1) / used;
 }
 
 /* An empty line is this word over and over: a line's state before anything was written and after it was read. */

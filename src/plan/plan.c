@@ -72,12 +72,19 @@ static struct rondo_shape plan_steps(const struct rondo_limits *limits, const st
         shape.threads = shape.threads < room ? shape.threads : (unsigned)room;
         shape.channels = (unsigned)(room / shape.threads);
     }
+    /* The last shards lack up to ranks - 1 lines. Were that more than a step, their owners would hear from nobody in a step
+     * before others' last one. The mailbox has room for so many lines (set_limits). */
+    while (shape.channels > 1 &&
+           room / (shape.channels * shape.threads) * shape.channels * shape.threads < limits->ranks)
+        shape.channels--;
     const uint64_t stride = (uint64_t)shape.channels * shape.threads;
+    const uint64_t fewest = divide_up(limits->ranks, stride);
+    const uint64_t most = fewest > limits->max_per_thread ? fewest : limits->max_per_thread;
     uint64_t per_thread = divide_up(work->span, stride);
     if (per_thread > room / stride)
         per_thread = room / stride;
-    if (per_thread > limits->max_per_thread)
-        per_thread = limits->max_per_thread;
+    if (per_thread > most)
+        per_thread = most;
     work->step_lines = (uint32_t)(stride * per_thread);
     work->steps = (uint32_t)divide_up(work->span, work->step_lines);
     work->channels = (uint16_t)shape.channels;
@@ -167,7 +174,7 @@ static struct extent choose_algos(const struct rondo_limits *limits, const struc
 /* Lays the works side by side in the mailbox and on the channels: a work of more than a channel's quota gets channels of
  * its own, smaller ones share a channel until it is full. */
 static struct rondo_shape plan_many(const struct rondo_limits *limits, const struct rondo_task *tasks, size_t count,
-                                    struct rondo_batch_head *head, struct rondo_work *works)
+                                    struct rondo_channel_works *table, struct rondo_work *works)
 {
     struct algos algos;
     const struct extent extent = choose_algos(limits, tasks, count, &algos);
@@ -194,8 +201,8 @@ static struct rondo_shape plan_many(const struct rondo_limits *limits, const str
         work->channels = (uint16_t)channels;
         for (unsigned c = channel; c < channel + channels; c++) {
             if (c > channel || !filled)
-                head->first[c] = (uint8_t)w;
-            head->last[c] = (uint8_t)w;
+                table[c].first = (uint8_t)w;
+            table[c].last = (uint8_t)w;
         }
         filled = channels > 1 ? quota : filled + work->span;
         channel += (unsigned)channels - 1;
@@ -205,10 +212,13 @@ static struct rondo_shape plan_many(const struct rondo_limits *limits, const str
     return shape;
 }
 
-/* The tasks' part of a batch; its works go to `works`. Returns how many these are. */
-static size_t plan_exchange(const struct rondo_limits *limits, const struct rondo_task *tasks, size_t count,
-                            struct rondo_batch_head *head, struct rondo_work *works, struct rondo_plan_launch *launch)
+/* The tasks' part of a batch, put behind the head. */
+static void plan_exchange(const struct rondo_limits *limits, const struct rondo_task *tasks, size_t count, size_t *at,
+                          struct rondo_plan_launch *launch)
 {
+    struct rondo_batch_head *head = &launch->args.batch.head;
+    struct rondo_work *works = (struct rondo_work *)((char *)head + *at);
+    struct rondo_channel_works table[RONDO_MAX_CHANNELS] = {{0, 0}};
     struct rondo_shape shape = {1, 1};
     size_t work_count = 0;
     bool heard = false;
@@ -218,20 +228,21 @@ static size_t plan_exchange(const struct rondo_limits *limits, const struct rond
     }
     launch->steps = 1;
     if (work_count == 0) {
-        head->first[0] = 1; /* one channel without works */
-        head->last[0] = 0;
+        table[0].first = 1; /* one channel without works */
     } else if (count == 1) {
         shape = plan_one(limits, tasks, works);
         launch->steps = works->steps;
-        memset(head->first, 0, shape.channels);
-        memset(head->last, 0, shape.channels);
     } else {
-        shape = plan_many(limits, tasks, count, head, works);
+        shape = plan_many(limits, tasks, count, table, works);
     }
     head->exchange_blocks = (uint16_t)shape.channels;
     head->tokens = !heard;
+    head->works_at = (uint16_t)*at;
+    *at += work_count * sizeof *works;
+    head->channels_at = (uint16_t)*at;
+    memcpy((char *)head + *at, table, shape.channels * sizeof *table);
+    *at += (shape.channels * sizeof *table + 7) / 8 * 8;
     launch->threads = shape.threads;
-    return work_count;
 }
 
 /* The one work has a kernel of its own, or none. */
@@ -239,10 +250,20 @@ static bool plan_single(const struct rondo_limits *limits, const struct rondo_ta
                         struct rondo_plan_launch *launch)
 {
     struct rondo_work *work = &launch->args.single.work;
-    if (task->collective == RONDO_BARRIER || task->scaling)
+    if (task->collective == RONDO_BARRIER) {
+        launch->kernel = RONDO_KERNEL_BARRIER;
+        launch->blocks = 1;
+        launch->threads = limits->max_threads < 64 ? limits->max_threads : 64;
+        launch->steps = 1;
+        launch->works = 1;
+        launch->messages = 0;
+        launch->args_bytes = sizeof launch->args.single;
+        return true;
+    }
+    if (task->scaling)
         return false;
     const struct rondo_shape shape = plan_one(limits, task, work);
-    launch->kernel = rondo_kernel_single(work->collective, work->algo, work->dtype, work->redop);
+    launch->kernel = rondo_kernel_single(work->collective, work->algo, work->dtype);
     if (launch->kernel == RONDO_KERNEL_BATCH)
         return false;
     launch->blocks = shape.channels;
@@ -272,36 +293,40 @@ static unsigned group_kernel(const struct rondo_group_plan *plan, const struct r
         lines[work->channel0] += work->span;
         if (work->channels > 1 ? work->span > (uint64_t)work->channels * threads : lines[work->channel0] > threads)
             return RONDO_KERNEL_BATCH;
+        if (work->channels >
+            1) /* its last channel is no place for others: their lines would not begin with its threads */
+            lines[work->channel0 + work->channels - 1] = threads;
     }
-    return rondo_kernel_group(works->collective, works->algo, works->dtype, works->redop);
+    return rondo_kernel_group(works->collective, works->algo, works->dtype);
 }
 
-static void plan_batch(struct rondo_group_plan *plan, size_t count, struct rondo_plan_launch *launch)
+static void plan_batch(struct rondo_group_plan *plan, size_t count, bool messages, struct rondo_plan_launch *launch)
 {
     struct rondo_batch_head *head = &launch->args.batch.head;
     char *const start = (char *)head;
     size_t at = sizeof *head;
-    unsigned message_threads = 0;
+    unsigned message_threads = 0, ends = 0;
     memset((char *)head + sizeof head->lane, 0, sizeof *head - sizeof head->lane);
     launch->threads = 1;
     launch->steps = 0;
     launch->works = (unsigned)count;
-    head->works_at = (uint16_t)at;
     if (count)
-        at += sizeof(struct rondo_work) * plan_exchange(plan->limits, plan->tasks + plan->tasks_done, count, head,
-                                                        (struct rondo_work *)(start + at), launch);
+        plan_exchange(plan->limits, plan->tasks + plan->tasks_done, count, &at, launch);
     head->steps = launch->steps;
     head->transfers_at = (uint16_t)at;
-    const unsigned ends = rondo_plan_transfers(plan, start, &at, head, &launch->messages, &message_threads);
+    launch->messages = 0;
+    if (messages)
+        ends = rondo_plan_transfers(plan, start, &at, head, &launch->messages, &message_threads);
 
     if (launch->steps <= 1 && message_threads > launch->threads) /* threads of one step need not match the peers' */
         launch->threads = message_threads;
     launch->blocks = head->exchange_blocks + ends;
     launch->args_bytes = at;
-    launch->kernel = at > sizeof launch->args.batch ? RONDO_KERNEL_LARGE
-                     : !count                       ? RONDO_KERNEL_TRANSFERS
-                     : ends || count == 1           ? RONDO_KERNEL_BATCH
-                                                    : group_kernel(plan, head, count, launch->threads);
+    launch->kernel = at > sizeof launch->args.batch              ? RONDO_KERNEL_LARGE
+                     : !count && at <= sizeof launch->args.small ? RONDO_KERNEL_TRANSFERS
+                     : !count                                    ? RONDO_KERNEL_BATCH
+                     : ends || count == 1                        ? RONDO_KERNEL_BATCH
+                                                                 : group_kernel(plan, head, count, launch->threads);
 }
 
 void rondo_plan_begin(struct rondo_group_plan *plan)
@@ -325,8 +350,9 @@ void rondo_plan_next(struct rondo_group_plan *plan, struct rondo_plan_launch *la
         count = batch_extent(plan->limits, tasks, left);
         count = count ? count : 1;
     }
-    if (count != 1 || plan->messages_left || !plan_single(plan->limits, tasks, launch))
-        plan_batch(plan, count, launch);
+    const bool messages = plan->messages_left && count == left;
+    if (count != 1 || messages || !plan_single(plan->limits, tasks, launch))
+        plan_batch(plan, count, messages, launch);
     plan->tasks_done += launch->works;
     plan->messages_left -= launch->messages;
 }

@@ -4,10 +4,11 @@
 #include <string.h>
 
 /* Transfers of a launch: what the arguments hold beside the most works and ends. */
-enum { MAX_TRANSFERS = 440 };
+enum { MAX_TRANSFERS = 370 };
 
 _Static_assert(sizeof(struct rondo_batch_head) + RONDO_BATCH_WORKS * sizeof(struct rondo_work) +
-                       MAX_TRANSFERS * sizeof(struct rondo_transfer) + RONDO_MAX_ENDS * sizeof(struct rondo_end) <=
+                       MAX_TRANSFERS * sizeof(struct rondo_transfer) + 3 * RONDO_MAX_RANKS * sizeof(struct rondo_end) +
+                       RONDO_MAX_CHANNELS * sizeof(struct rondo_channel_works) <=
                    RONDO_LARGE_BYTES,
                "a launch's arguments hold whatever a plan may put in");
 
@@ -50,25 +51,6 @@ static size_t round_size(const struct rondo_limits *limits)
     return size ? size : 1;
 }
 
-/* The most lines that a message has on one channel. */
-static uint64_t lines_of(const struct rondo_limits *limits, uint64_t bytes)
-{
-    const struct rondo_range range = rondo_fifo_range(bytes, limits->line_bytes, limits->fifo_channels, 0);
-    return range.end - range.first;
-}
-
-static unsigned channels_of(const struct rondo_limits *limits, uint64_t bytes)
-{
-    unsigned used = 1;
-    while (used < limits->fifo_channels) {
-        const struct rondo_range range = rondo_fifo_range(bytes, limits->line_bytes, limits->fifo_channels, used);
-        if (range.first >= range.end)
-            break;
-        used++;
-    }
-    return used;
-}
-
 /* The messages of one kind and peer: messages[first] … messages[end - 1]. */
 struct run {
     size_t first, end;
@@ -82,28 +64,30 @@ static struct run run_from(const struct rondo_group_plan *plan, size_t first)
     return run;
 }
 
-/* Writes a run's transfers of this round; how many channels they use, and lines on the fullest. */
-static size_t put_transfers(const struct rondo_group_plan *plan, struct run round, struct rondo_transfer *transfers,
-                            unsigned *channels, uint64_t *lines)
+/* Writes a run's transfers of this round, adds the most lines that one of their channels has to *lines; how many channels they
+ * use. */
+static unsigned put_transfers(const struct rondo_group_plan *plan, struct run round, struct rondo_transfer *transfers,
+                              uint64_t *lines)
 {
     const struct rondo_limits *limits = plan->limits;
-    size_t count = 0;
-    *channels = 1;
-    for (size_t m = round.first; m < round.end; m++) {
+    unsigned channels = 1;
+    for (size_t m = round.first; m < round.end; m++, transfers++) {
         const struct rondo_message *message = &plan->messages[m];
         const uintptr_t bits =
             (uintptr_t)message->buffer | (message->kind == RONDO_COPY ? (uintptr_t)message->from : 0);
-        const unsigned used = channels_of(limits, message->bytes);
-        memset(&transfers[count], 0, sizeof *transfers);
-        transfers[count++] = (struct rondo_transfer){.buffer = message->buffer,
-                                                     .from = message->from,
-                                                     .bytes = message->bytes,
-                                                     .element = message->element,
-                                                     .aligned = (bits & (limits->line_bytes - 1)) == 0};
-        *channels = used > *channels ? used : *channels;
-        *lines += lines_of(limits, message->bytes);
+        const uint64_t total = (message->bytes + limits->line_bytes - 1) / limits->line_bytes;
+        memset(transfers, 0, sizeof *transfers);
+        transfers->buffer = message->buffer;
+        transfers->from = message->from;
+        transfers->bytes = message->bytes;
+        transfers->share = rondo_fifo_share(message->bytes, limits->line_bytes, limits->fifo_channels);
+        transfers->element = message->element;
+        transfers->aligned = (bits & (limits->line_bytes - 1)) == 0;
+        const unsigned used = (unsigned)((total + transfers->share - 1) / transfers->share);
+        channels = used > channels ? used : channels;
+        *lines += transfers->share;
     }
-    return count;
+    return channels;
 }
 
 static unsigned threads_for(const struct rondo_limits *limits, uint64_t lines)
@@ -119,8 +103,9 @@ unsigned rondo_plan_transfers(struct rondo_group_plan *plan, char *start, size_t
 {
     const size_t quota = round_size(plan->limits);
     struct rondo_transfer *transfers = (struct rondo_transfer *)(start + *at);
-    struct rondo_end ends[RONDO_MAX_ENDS];
-    unsigned end_count = 0;
+    struct rondo_end ends[3 * RONDO_MAX_RANKS]; /* to and from each rank, and within this one */
+    size_t end_count = 0;
+    unsigned blocks = 0;
     size_t count = 0;
     uint64_t most = 0;
     for (size_t first = 0; first < plan->message_count && plan->messages_left;) {
@@ -130,17 +115,17 @@ unsigned rondo_plan_transfers(struct rondo_group_plan *plan, char *start, size_t
         round.end = round.end < run.end ? round.end : run.end;
         if (round.first >= round.end)
             continue;
-        unsigned channels;
         uint64_t lines = 0;
         const struct rondo_message *message = &plan->messages[run.first];
-        const size_t taken = put_transfers(plan, round, transfers + count, &channels, &lines);
-        for (unsigned c = 0; c < channels; c++)
-            ends[end_count++] = (struct rondo_end){.first = (uint16_t)count,
-                                                   .end = (uint16_t)(count + taken),
-                                                   .peer = message->peer,
-                                                   .kind = message->kind,
-                                                   .channel = (uint8_t)c};
-        count += taken;
+        const unsigned channels = put_transfers(plan, round, transfers + count, &lines);
+        ends[end_count++] = (struct rondo_end){.first = (uint16_t)count,
+                                               .end = (uint16_t)(count + round.end - round.first),
+                                               .peer = message->peer,
+                                               .block0 = (uint16_t)blocks,
+                                               .kind = message->kind,
+                                               .channels = (uint8_t)channels};
+        blocks += channels;
+        count += round.end - round.first;
         most = lines > most ? lines : most;
     }
     plan->messages_done += quota;
@@ -150,5 +135,5 @@ unsigned rondo_plan_transfers(struct rondo_group_plan *plan, char *start, size_t
     *at += end_count * sizeof *ends;
     *messages = (unsigned)count;
     *threads = count ? threads_for(plan->limits, most) : 0;
-    return end_count;
+    return blocks;
 }

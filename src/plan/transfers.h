@@ -8,7 +8,7 @@
 void rondo_messages_sort(struct rondo_message *messages, size_t count);
 
 /* Writes the next round's transfers and ends into the arguments, from start + *at on, and moves *at behind them. Returns the number
- * of ends; how many messages they cover, and how many threads suit them. */
+ * of blocks; how many messages they run, and how many threads suit them. */
 unsigned rondo_plan_transfers(struct rondo_group_plan *plan, char *start, size_t *at, struct rondo_batch_head *head,
                               unsigned *messages, unsigned *threads);
 
