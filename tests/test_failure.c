@@ -13,27 +13,10 @@
 
 enum { COUNT = 20000 };
 
-static double since_ms(uint64_t start)
-{
-    return (double)(rondo_now_ns() - start) * 1e-6;
-}
-
 /* What each survivor writes into scratch: 1 for well, else a digit for what went wrong. */
 static void note(struct rig *rig, char what)
 {
     rig->scratch[rig->rank] = what;
-}
-
-static rondoResult_t await_error(struct rig *rig, double limit_ms)
-{
-    const uint64_t start = rondo_now_ns();
-    rondoResult_t error = rondoSuccess;
-    while (since_ms(start) < limit_ms) {
-        if (rondoCommGetAsyncError(rig->comm, &error) != rondoSuccess || error != rondoSuccess)
-            break;
-        usleep(1000);
-    }
-    return error;
 }
 
 /* The last rank is killed while all are in the middle of replays; the others must notice, and get out. */
@@ -141,10 +124,12 @@ static int aborted(struct rig *rig)
     float *a = rig->machine->alloc(COUNT * 4);
     if (rig->rank != rig->ranks - 1) {
         RIG_OK(rondoAllReduce(a, a, COUNT, rondoFloat, rondoSum, rig->comm, rig->stream));
+        RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
         const rondoResult_t error = await_error(rig, 3000);
         RIG_CHECK(error == rondoRemoteError, "error %d", error);
         rig->machine->stream_sync(rig->stream);
     } else {
+        RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
         usleep(50000);
     }
     const uint64_t start = rondo_now_ns();

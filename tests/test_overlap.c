@@ -12,23 +12,6 @@
 
 enum { ROOM = 1 << 16 };
 
-static double since_ms(uint64_t start)
-{
-    return (double)(rondo_now_ns() - start) * 1e-6;
-}
-
-static rondoResult_t await_error(struct rig *rig, double limit_ms)
-{
-    const uint64_t start = rondo_now_ns();
-    rondoResult_t error = rondoSuccess;
-    while (since_ms(start) < limit_ms) {
-        if (rondoCommGetAsyncError(rig->comm, &error) != rondoSuccess || error != rondoSuccess)
-            break;
-        usleep(1000);
-    }
-    return error;
-}
-
 /* Whether a launch runs on the graph lane, and has shown it. */
 static bool graph_lane_busy(struct rig *rig)
 {

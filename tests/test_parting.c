@@ -13,11 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static double since_ms(uint64_t start)
-{
-    return (double)(rondo_now_ns() - start) * 1e-6;
-}
-
 /* Reads a word of every page of the peers' mailboxes as this rank maps them. */
 static int touch(struct rig *rig)
 {

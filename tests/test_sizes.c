@@ -78,7 +78,8 @@ static int around_boundaries(struct rig *rig)
                 const long bytes = (long)at[i] + steps[s];
                 if (bytes < (long)element || bytes + 4 * GUARD > ROOM)
                     continue;
-                turn++;
+                if (++turn % 5 && RIG_SLOW)
+                    continue;
                 /* every third one unaligned, by another offset each time; places of ranks may differ */
                 const size_t offset = turn % 3 ? 0 : (turn / 3 + (size_t)rig->rank) % (line / element);
                 if (reduce_once(rig, &b, (size_t)bytes / element, types[t], offset, turn % 2))
@@ -94,7 +95,7 @@ static int around_boundaries(struct rig *rig)
     do {                                                                                                            \
         static const int ranks_[] = {2, 3, 4, 5, 8};                                                                \
         for (size_t i_ = 0; i_ < 5; i_++)                                                                           \
-            if (rig_ranks(ranks_[i_]) == ranks_[i_])                                                                \
+            if (rig_runs_with(ranks_[i_]))                                                                          \
                 cr_assert_eq(rig_run(&(struct rig_options){.ranks = ranks_[i_], __VA_ARGS__}, body), 0, "%d ranks", \
                              ranks_[i_]);                                                                           \
     } while (0)

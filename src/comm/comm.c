@@ -88,7 +88,7 @@ static rondoResult_t map_mailboxes(struct rondo_making *m, enum rondo_mem_kind k
     struct rondo_limits *limits = &comm->limits;
     struct rondo_mem_handle handle = {.fd = -1};
     struct rondo_link_peer peer;
-    struct rondo_offer mine = {.anchor = anchor, .kind = kind}, *offers;
+    struct rondo_offer mine = {.anchor_id = anchor->id, .kind = kind}, *offers;
     void *memory;
     int fds[RONDO_MAX_RANKS];
 

@@ -9,6 +9,8 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rondo_anchor *unneeded;
 static struct rondo_anchor *delayed; /* wait for their event */
+static struct rondo_anchor *newest;  /* of those with references */
+static uint64_t last_id;
 static unsigned count;
 
 rondoResult_t rondo_anchor_create(const struct rondo_device_ops *ops, int ordinal, struct rondo_anchor **anchor)
@@ -24,6 +26,11 @@ rondoResult_t rondo_anchor_create(const struct rondo_device_ops *ops, int ordina
         return result;
     }
     pthread_mutex_lock(&lock);
+    a->id = ++last_id;
+    a->older = newest;
+    if (newest)
+        newest->newer = a;
+    newest = a;
     count++;
     pthread_mutex_unlock(&lock);
     *anchor = a;
@@ -37,11 +44,36 @@ void rondo_anchor_hold(struct rondo_anchor *anchor)
     pthread_mutex_unlock(&lock);
 }
 
+struct rondo_anchor *rondo_anchor_find(uint64_t id)
+{
+    pthread_mutex_lock(&lock);
+    struct rondo_anchor *anchor = newest;
+    while (anchor && anchor->id != id)
+        anchor = anchor->older;
+    if (anchor)
+        anchor->references++;
+    pthread_mutex_unlock(&lock);
+    return anchor;
+}
+
+/* Under the lock: there are no references any more, and nobody is to find it. */
+static void unlist(struct rondo_anchor *anchor)
+{
+    if (anchor->older)
+        anchor->older->newer = anchor->newer;
+    if (anchor->newer)
+        anchor->newer->older = anchor->older;
+    else
+        newest = anchor->older;
+}
+
 /* Whether that was the last reference. */
 static bool release(struct rondo_anchor *anchor, bool later)
 {
     pthread_mutex_lock(&lock);
     bool last = --anchor->references == 0;
+    if (last)
+        unlist(anchor);
     if (last && later) {
         anchor->next = unneeded;
         unneeded = anchor;

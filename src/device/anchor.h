@@ -6,14 +6,16 @@
 #include "device/device.h"
 
 struct rondo_anchor {
+    uint64_t id; /* no other anchor of the process has or will have it */
     const struct rondo_device_ops *ops;
     struct rondo_device *device;
-    struct rondo_mem control;    /* what kernels keep for themselves: channels, peers' addresses */
-    struct rondo_mem mailbox;    /* what peers write into */
-    struct rondo_pinned reports; /* what kernels tell the host, and the abort words */
-    unsigned references;         /* anchors' lock */
-    struct rondo_event *last;    /* of rondo_anchor_drop_after; anchors' lock */
-    struct rondo_anchor *next;   /* among those to be freed, or to be dropped after their event; anchors' lock */
+    struct rondo_mem control;           /* what kernels keep for themselves: channels, peers' addresses */
+    struct rondo_mem mailbox;           /* what peers write into */
+    struct rondo_pinned reports;        /* what kernels tell the host, and the abort words */
+    unsigned references;                /* anchors' lock */
+    struct rondo_event *last;           /* of rondo_anchor_drop_after; anchors' lock */
+    struct rondo_anchor *next;          /* among those to be freed, or to be dropped after their event; anchors' lock */
+    struct rondo_anchor *older, *newer; /* among all that have references; anchors' lock */
 };
 
 /* Opens the device (-1: the thread's current one); memory is the caller's to fill in. One reference. */
@@ -21,6 +23,9 @@ rondoResult_t rondo_anchor_create(const struct rondo_device_ops *ops, int ordina
 
 /* One more reference. */
 void rondo_anchor_hold(struct rondo_anchor *anchor);
+
+/* The same for another's anchor, which its owner may be about to drop. NULL: it has. */
+struct rondo_anchor *rondo_anchor_find(uint64_t id);
 
 /* One reference less; the last frees all. NULL is fine. */
 void rondo_anchor_drop(struct rondo_anchor *anchor);

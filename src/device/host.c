@@ -211,14 +211,17 @@ static void pinned_free(struct rondo_device *device, struct rondo_pinned *pinned
     memset(pinned, 0, sizeof *pinned);
 }
 
-/* Kernels of this rank and of its peers may be at these words: they are moved one by one, as atomics. */
+/* Kernels of this rank and of its peers may be at these words: they are moved one by one, as atomics. Loads acquire: who
+ * finds that a kernel is over may free what it used. Stores need not release: who is to see them is told of them later,
+ * by a launch or an exchange among ranks. (ThreadSanitizer keeps a clock for every word that something was released to,
+ * and mailboxes have very many.) */
 static void copy_words(char *to, const char *from, size_t bytes)
 {
     size_t i = 0;
     for (; i + 4 <= bytes && ((uintptr_t)(to + i) | (uintptr_t)(from + i)) % 4 == 0; i += 4)
         __atomic_store_n((uint32_t *)(void *)(to + i),
                          __atomic_load_n((const uint32_t *)(const void *)(from + i), __ATOMIC_ACQUIRE),
-                         __ATOMIC_RELEASE);
+                         __ATOMIC_RELAXED);
     memcpy(to + i, from + i, bytes - i);
 }
 
@@ -233,7 +236,7 @@ static rondoResult_t fill(struct rondo_device *device, void *to, size_t pitch, u
 {
     (void)device;
     for (size_t i = 0; i < words; i++)
-        __atomic_store_n((uint32_t *)(void *)((char *)to + i * pitch), word, __ATOMIC_RELEASE);
+        __atomic_store_n((uint32_t *)(void *)((char *)to + i * pitch), word, __ATOMIC_RELAXED);
     return rondoSuccess;
 }
 

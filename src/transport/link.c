@@ -15,9 +15,15 @@ static const char *direct_refuses(const struct rondo_link_peer *peer)
 static rondoResult_t direct_open(struct rondo_anchor *anchor, const struct rondo_link_peer *peer,
                                  struct rondo_link *link)
 {
-    struct rondo_anchor *theirs = peer->offer.anchor;
-    RONDO_TRY(anchor->ops->mem_attach(anchor->device, theirs->device, &theirs->mailbox));
-    rondo_anchor_hold(theirs);
+    /* A peer whose init is aborted, or fails for other reasons of its own, waits for nobody. */
+    struct rondo_anchor *theirs = rondo_anchor_find(peer->offer.anchor_id);
+    if (!theirs)
+        return rondo_fail(rondoRemoteError, "the peer has given up");
+    rondoResult_t result = anchor->ops->mem_attach(anchor->device, theirs->device, &theirs->mailbox);
+    if (result != rondoSuccess) {
+        rondo_anchor_drop(theirs);
+        return result;
+    }
     link->held = theirs;
     link->address = theirs->mailbox.address;
     return rondoSuccess;

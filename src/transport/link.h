@@ -10,7 +10,7 @@ struct rondo_link_ops;
 
 /* What a rank tells all others about its mailbox. Sent as bytes between processes of one build. */
 struct rondo_offer {
-    struct rondo_anchor *anchor; /* meaningful in the same process only */
+    uint64_t anchor_id; /* meaningful in the same process only */
     uint64_t bytes;
     uint32_t kind; /* enum rondo_mem_kind */
     uint8_t handle[RONDO_MEM_HANDLE_BYTES];

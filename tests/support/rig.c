@@ -1,6 +1,7 @@
 #include "support/rig.h"
 
 #include "common/arena.h"
+#include "common/clock.h"
 #include "device/anchor.h"
 #include "harness/data.h"
 #include "harness/number.h"
@@ -44,6 +45,11 @@ int rig_ranks(int wanted)
     const char *more = getenv("RONDO_TEST_RANKS"); /* several on a GPU, with RONDO_SHARED_DEVICE=1 */
     const int have = more ? atoi(more) : gpus();
     return have && have < wanted ? have : wanted;
+}
+
+bool rig_runs_with(int ranks)
+{
+    return rig_ranks(ranks) == ranks && (!RIG_SLOW || ranks == 2 || ranks == 5);
 }
 
 int rig_barrier(struct rig *rig)
@@ -134,6 +140,23 @@ int rig_run(const struct rig_options *options, rig_body body)
         memcpy(options->scratch_copy, shared->scratch, RIG_SCRATCH);
     procs_destroy(procs);
     return failed;
+}
+
+double since_ms(uint64_t start)
+{
+    return (double)(rondo_now_ns() - start) * (RIG_SLOW ? 0.2e-6 : 1e-6);
+}
+
+rondoResult_t await_error(struct rig *rig, double limit_ms)
+{
+    const uint64_t start = rondo_now_ns();
+    rondoResult_t error = rondoSuccess;
+    while (since_ms(start) < limit_ms) {
+        if (rondoCommGetAsyncError(rig->comm, &error) != rondoSuccess || error != rondoSuccess)
+            break;
+        usleep(1000);
+    }
+    return error;
 }
 
 void rig_input(const struct rig *rig, void *device, size_t count, rondoDataType_t type, rondoRedOp_t op)

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct rig {
     const struct machine *machine;
@@ -24,8 +25,8 @@ struct rig {
 
 enum { RIG_SCRATCH = 1 << 20, RIG_IDS = 8 };
 
-/* Under sanitizers: tests of many rounds take fewer. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+/* Under ThreadSanitizer kernels take twenty times as long: tests of many rounds take fewer. */
+#ifdef __SANITIZE_THREAD__
 enum { RIG_SLOW = 1 };
 #else
 enum { RIG_SLOW = 0 };
@@ -61,6 +62,10 @@ int rig_run(const struct rig_options *options, rig_body body);
 /* The most ranks that tests should use on this machine, at most `wanted`. */
 int rig_ranks(int wanted);
 
+/* Whether tests that run over many numbers of ranks run with this one: those that the machine has, two under
+ * ThreadSanitizer. */
+bool rig_runs_with(int ranks);
+
 /* Whether tests run on the host device. Unlike machine_find, it leaves CUDA alone. */
 bool rig_on_host(void);
 
@@ -78,6 +83,13 @@ int rig_barrier(struct rig *rig);
         }                                                                                      \
     } while (0)
 #define RIG_OK(call) RIG_CHECK((call) == rondoSuccess, "failed")
+
+/* Milliseconds since rondo_now_ns() was `start`, for upper limits of time. Under ThreadSanitizer a fifth of them: all else
+ * takes as much longer. */
+double since_ms(uint64_t start);
+
+/* The comm's error; rondoSuccess if none comes within the limit, which is since_ms's. */
+rondoResult_t await_error(struct rig *rig, double limit_ms);
 
 /* The device for a rank, where its process sees them all. */
 int rig_device(const struct rig *rig, int rank);
