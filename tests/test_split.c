@@ -16,11 +16,6 @@
 
 enum { COUNT = 3000 };
 
-static double since_ms(uint64_t start)
-{
-    return (double)(rondo_now_ns() - start) * 1e-6;
-}
-
 #define RIG_REFUSED(code, word, call)                                                    \
     do {                                                                                 \
         const rondoResult_t result_ = (call);                                            \
