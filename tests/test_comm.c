@@ -13,13 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define RIG_REFUSED(code, word, call)                                                    \
-    do {                                                                                 \
-        const rondoResult_t result_ = (call);                                            \
-        RIG_CHECK(result_ == (code), "gave %d", result_);                                \
-        RIG_CHECK(strstr(rondoGetLastError(NULL), word), "no \"%s\" in the text", word); \
-    } while (0)
-
 /* A rig for each of `count` ranks from `first` on, all in the calling thread. */
 static void rigs_make(const struct rig *rig, struct rig *rigs, int ranks, int first, int count)
 {

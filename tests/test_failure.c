@@ -4,7 +4,6 @@
 #include "support/rig.h"
 
 #include <criterion/criterion.h>
-#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,17 +61,6 @@ static int killed_in_replays(struct rig *rig)
     return 0;
 }
 
-static int rondo_names_in(const char *folder)
-{
-    DIR *dir = opendir(folder);
-    int count = 0;
-    for (struct dirent *entry; dir && (entry = readdir(dir));)
-        count += strstr(entry->d_name, "rondo") != NULL;
-    if (dir)
-        closedir(dir);
-    return count;
-}
-
 Test(failure, of_a_killed_rank_is_noticed_by_all_within_a_second, .timeout = 200)
 {
     const int ranks = rig_ranks(4);
@@ -85,7 +73,7 @@ Test(failure, of_a_killed_rank_is_noticed_by_all_within_a_second, .timeout = 200
         for (int r = 0; r < ranks - 1; r++)
             cr_assert_eq(scratch[r], '1', "rank %d came as far as %c", r, scratch[r] ? scratch[r] : '0');
     }
-    cr_assert_eq(rondo_names_in("/dev/shm"), 0);
+    cr_assert_eq(rig_names_in_shm(), 0);
     free(scratch);
 }
 

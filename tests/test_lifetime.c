@@ -242,17 +242,6 @@ static int killed_anywhere(struct rig *rig)
     return 0;
 }
 
-static int names_in_shm(void)
-{
-    DIR *dir = opendir("/dev/shm");
-    int count = 0;
-    for (struct dirent *entry; dir && (entry = readdir(dir));)
-        count += strstr(entry->d_name, "rondo") != NULL;
-    if (dir)
-        closedir(dir);
-    return count;
-}
-
 Test(lifetime, of_survivors_of_a_kill_at_any_moment_leaves_nothing, .timeout = 200)
 {
     const int ranks = rig_ranks(3);
@@ -269,7 +258,7 @@ Test(lifetime, of_survivors_of_a_kill_at_any_moment_leaves_nothing, .timeout = 2
             cr_assert_eq(scratch[RIG_SCRATCH / 2 + r], '1', "round %d: rank %d came as far as %c", round, r,
                          scratch[RIG_SCRATCH / 2 + r] ? scratch[RIG_SCRATCH / 2 + r] : '0');
     }
-    cr_assert_eq(names_in_shm(), 0);
+    cr_assert_eq(rig_names_in_shm(), 0);
     free(scratch);
 }
 

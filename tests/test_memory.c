@@ -11,13 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define RIG_REFUSED(code, word, call)                                                    \
-    do {                                                                                 \
-        const rondoResult_t result_ = (call);                                            \
-        RIG_CHECK(result_ == (code), "gave %d", result_);                                \
-        RIG_CHECK(strstr(rondoGetLastError(NULL), word), "no \"%s\" in the text", word); \
-    } while (0)
-
 enum { COUNT = 5001 };
 
 static int memory_of_ours(struct rig *rig)

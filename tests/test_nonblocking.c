@@ -13,13 +13,6 @@
 
 enum { COUNT = 20000 };
 
-#define RIG_REFUSED(code, word, call)                                                    \
-    do {                                                                                 \
-        const rondoResult_t result_ = (call);                                            \
-        RIG_CHECK(result_ == (code), "gave %d", result_);                                \
-        RIG_CHECK(strstr(rondoGetLastError(NULL), word), "no \"%s\" in the text", word); \
-    } while (0)
-
 static rondoConfig_t nonblocking(void)
 {
     rondoConfig_t config = RONDO_CONFIG_INITIALIZER;

@@ -13,13 +13,6 @@
 
 enum { COUNT = 20000 };
 
-#define RIG_REFUSED(code, word, call)                                                    \
-    do {                                                                                 \
-        const rondoResult_t result_ = (call);                                            \
-        RIG_CHECK(result_ == (code), "gave %d", result_);                                \
-        RIG_CHECK(strstr(rondoGetLastError(NULL), word), "no \"%s\" in the text", word); \
-    } while (0)
-
 /* ---- all are well ---- */
 
 /* Without rank 1, then of those without their last; the parent goes on, all ranks' and with them its splits. */

@@ -16,13 +16,6 @@
 
 enum { COUNT = 3000 };
 
-#define RIG_REFUSED(code, word, call)                                                    \
-    do {                                                                                 \
-        const rondoResult_t result_ = (call);                                            \
-        RIG_CHECK(result_ == (code), "gave %d", result_);                                \
-        RIG_CHECK(strstr(rondoGetLastError(NULL), word), "no \"%s\" in the text", word); \
-    } while (0)
-
 /* Letters that nobody took, or that nobody will send. */
 static int letters_left(const struct rig *rig)
 {

@@ -6,6 +6,7 @@
 #include "harness/data.h"
 #include "harness/number.h"
 
+#include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -230,4 +231,15 @@ int rig_try(struct rig *rigs, int count)
         rigs[i].machine->free(recv[i]);
     }
     return failed;
+}
+
+int rig_names_in_shm(void)
+{
+    DIR *dir = opendir("/dev/shm");
+    int count = 0;
+    for (struct dirent *entry; dir && (entry = readdir(dir));)
+        count += strstr(entry->d_name, "rondo") != NULL;
+    if (dir)
+        closedir(dir);
+    return count;
 }

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct rig {
     const struct machine *machine;
@@ -84,6 +85,14 @@ int rig_barrier(struct rig *rig);
     } while (0)
 #define RIG_OK(call) RIG_CHECK((call) == rondoSuccess, "failed")
 
+/* The call fails with this code, and the text about it holds this word. */
+#define RIG_REFUSED(code, word, call)                                                    \
+    do {                                                                                 \
+        const rondoResult_t result_ = (call);                                            \
+        RIG_CHECK(result_ == (code), "gave %d", result_);                                \
+        RIG_CHECK(strstr(rondoGetLastError(NULL), word), "no \"%s\" in the text", word); \
+    } while (0)
+
 /* Milliseconds since rondo_now_ns() was `start`, for upper limits of time. Under ThreadSanitizer a fifth of them: all else
  * takes as much longer. */
 double since_ms(uint64_t start);
@@ -101,5 +110,8 @@ int rig_try(struct rig *rigs, int count);
 /* Fills a send buffer with a rank's data, and counts the wrong elements of a result; see harness/data.h. */
 void rig_input(const struct rig *rig, void *device, size_t count, rondoDataType_t type, rondoRedOp_t op);
 size_t rig_wrong(const struct rig *rig, const void *device, size_t count, rondoDataType_t type, rondoRedOp_t op);
+
+/* Names in /dev/shm that are Rondo's. */
+int rig_names_in_shm(void);
 
 #endif
