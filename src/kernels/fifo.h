@@ -1,11 +1,11 @@
 /* Sends and receives: a FIFO of lines in the receiver's mailbox for each ordered pair of ranks and each FIFO channel.
  *
- * A message of so many bytes lies on so many channels (rondo_fifo_range), as sender and receiver both compute from its size; on
+ * A message of so many bytes lies on so many channels (rondo_fifo_share), as sender and receiver both compute from its size; on
  * each of these the lines of all messages follow each other in one stream, in the order in which they were posted. How the
  * messages were grouped into launches is each side's own affair.
  *
- * Line p of the stream uses place p % fifo_lines. A line is published as in mailbox.h. The sender may write line p once the
- * receiver has taken line p - fifo_lines; it knows so from its credit: a word in its own mailbox to which the receiver
+ * Line p of the stream uses place p % lines of its FIFO. A line is published as in mailbox.h. The sender may write line p once the
+ * receiver has taken line p - lines; it knows so from its credit: a word in its own mailbox to which the receiver
  * writes a position below which everything was taken. The receiver writes it whenever it has passed a multiple of a quarter
  * of the FIFO, so when it rests, all but a quarter is free, and a sender never waits for a receiver that has nothing left
  * to do. What orders the emptying of lines before the credit that allows their reuse: all threads' stores, a block barrier,

@@ -1,6 +1,6 @@
 /* What a plan hands to the kernels: pure data, copied into the launch's arguments and never changed afterwards, so that
- * a captured launch replays as it is. Whatever changes from run to run lives in struct rondo_channel, in device memory,
- * and is advanced by the kernels. */
+ * a captured launch replays as it is. Whatever changes from run to run (struct rondo_channel, the FIFOs' positions) lives in
+ * device memory and is advanced by the kernels. */
 #ifndef RONDO_KERNELS_WORK_H
 #define RONDO_KERNELS_WORK_H
 
@@ -8,7 +8,6 @@
 
 enum {
     RONDO_MAX_CHANNELS = 128, /* thread blocks of a launch that run exchanges */
-    RONDO_MAX_ENDS = 128,     /* thread blocks of a launch that run transfers, in addition */
     RONDO_MAX_THREADS = 512,  /* threads of a block */
     RONDO_ARG_PEERS = 8,     /* peers whose mailboxes are named in the arguments; beyond it a table in memory is read */
     RONDO_BATCH_WORKS = 200, /* most works of a launch: their numbers are bytes, and they leave room for transfers */
@@ -123,7 +122,7 @@ struct rondo_transfer {
     const void *from; /* of a copy */
     uint64_t bytes;
     uint64_t share;  /* lines on each FIFO channel: the c-th has lines c * share … of the message */
-    uint8_t element; /* alignment of the pointers, at most 4 */
+    uint8_t element; /* bytes of an element, to which the pointers are aligned */
     uint8_t aligned; /* they allow whole lines */
 };
 

@@ -135,13 +135,12 @@ struct algos {
 /* Lines of all works' spans, and of all their slots. */
 struct extent {
     uint64_t lines, slots;
-    size_t works;
 };
 
 static struct extent extent_of(const struct rondo_limits *limits, const struct rondo_task *tasks, size_t count,
                                const struct algos *algos)
 {
-    struct extent extent = {0, 0, 0};
+    struct extent extent = {0, 0};
     for (size_t i = 0; i < count; i++) {
         if (tasks[i].collective == RONDO_BARRIER)
             continue;
@@ -149,7 +148,6 @@ static struct extent extent_of(const struct rondo_limits *limits, const struct r
         const uint64_t span = span_of(limits, algo, task_bytes(&tasks[i]));
         extent.lines += span;
         extent.slots += span * slots_of(limits, algo);
-        extent.works++;
     }
     return extent;
 }
@@ -293,8 +291,8 @@ static unsigned group_kernel(const struct rondo_group_plan *plan, const struct r
         lines[work->channel0] += work->span;
         if (work->channels > 1 ? work->span > (uint64_t)work->channels * threads : lines[work->channel0] > threads)
             return RONDO_KERNEL_BATCH;
-        if (work->channels >
-            1) /* its last channel is no place for others: their lines would not begin with its threads */
+        /* Its last channel is no place for others: their lines would not begin with the threads of a block. */
+        if (work->channels > 1)
             lines[work->channel0 + work->channels - 1] = threads;
     }
     return rondo_kernel_group(works->collective, works->algo, works->dtype);

@@ -1,4 +1,5 @@
-/* Faults that an adversarial review found: each test failed before its fix. */
+/* What ranks must have heard from each other before they go on: each test failed before a fault of this kind was mended. And what
+ * ranks whose groups differ may do. */
 #include "harness/number.h"
 #include "support/draw.h"
 #include "support/item.h"
@@ -36,7 +37,7 @@ static int broadcasts_of_three_steps(struct rig *rig)
     return mailboxes_check(rig);
 }
 
-Test(attack, a_broadcast_keeps_its_first_and_last_tokens_apart, .timeout = 120)
+Test(evidence, a_broadcast_keeps_its_first_and_last_tokens_apart, .timeout = 120)
 {
     setenv("RONDO_ALGO", "twoshot", 1);
     setenv("RONDO_BUFFER_KIB", "64", 1);
@@ -72,7 +73,7 @@ static int send_beside_two_launches(struct rig *rig)
     return mailboxes_check(rig);
 }
 
-Test(attack, a_message_beside_collectives_of_two_launches_may_be_received_after_them, .timeout = 120)
+Test(evidence, a_message_beside_collectives_of_two_launches_may_be_received_after_them, .timeout = 120)
 {
     setenv("RONDO_BUFFER_KIB", "64", 1);
     setenv("RONDO_TIMEOUT_MS", "5000", 1);
@@ -104,7 +105,7 @@ static int answer_to_many(struct rig *rig)
 }
 
 /* Not solved: a group's launches follow each other, so its ops do not all progress together once they are many. */
-Test(attack, an_answer_to_many_messages_may_be_in_their_group, .timeout = 120, .disabled = true)
+Test(evidence, an_answer_to_many_messages_may_be_in_their_group, .timeout = 120, .disabled = true)
 {
     setenv("RONDO_TIMEOUT_MS", "5000", 1);
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2)}, answer_to_many), 0);
@@ -133,7 +134,7 @@ static int reduce_scatterv_into_anothers_part(struct rig *rig)
     return 0;
 }
 
-Test(attack, a_reduce_scatterv_may_not_overwrite_the_part_of_another_rank)
+Test(evidence, a_reduce_scatterv_may_not_overwrite_the_part_of_another_rank)
 {
     setenv("RONDO_TIMEOUT_MS", "5000", 1);
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2)}, reduce_scatterv_into_anothers_part), 0);
@@ -160,7 +161,7 @@ static int reduce_in_tiny_steps(struct rig *rig)
     return mailboxes_check(rig);
 }
 
-Test(attack, a_reduce_in_steps_of_fewer_lines_than_ranks_is_right, .timeout = 200)
+Test(evidence, a_reduce_in_steps_of_fewer_lines_than_ranks_is_right, .timeout = 200)
 {
     if (!rig_on_host())
         cr_skip_test("needs 50 ranks");
@@ -246,7 +247,7 @@ static int cut_differently(struct rig *rig)
     return mailboxes_check(rig);
 }
 
-Test(attack, ranks_may_cut_a_sequence_of_messages_into_groups_as_they_like, .timeout = 300)
+Test(evidence, ranks_may_cut_a_sequence_of_messages_into_groups_as_they_like, .timeout = 300)
 {
     static const char *const ctas[] = {"1", "2", "16", "128"};
     setenv("RONDO_BUFFER_KIB", "64", 1);
@@ -300,7 +301,7 @@ static int steps_in_a_row(struct rig *rig)
     return mailboxes_check(rig);
 }
 
-Test(attack, works_of_several_steps_in_a_row_are_right, .timeout = 600)
+Test(evidence, works_of_several_steps_in_a_row_are_right, .timeout = 600)
 {
     static const char *const ctas[] = {"1", "3", "16"};
     setenv("RONDO_BUFFER_KIB", "64", 1);
