@@ -7,6 +7,7 @@
 #include "kernels/launch.h"
 #include "kernels/lean.h"
 #include "kernels/lean_fifo.h"
+#include "kernels/post.h"
 
 /* ---- tokens of launches of several steps ---- */
 
@@ -21,6 +22,8 @@ RONDO_FN void rondo_last_step_send(struct rondo_run *run, uint32_t steps)
         rondo_fence();
     rondo_run_step(run, steps - 1);
     rondo_tokens_send(run, RONDO_TOKENS_OF_HALF);
+    if (run->lane->posts)
+        rondo_post_tokens(*run, RONDO_TOKENS_OF_HALF, steps - 1, run->work->channels);
 }
 
 RONDO_FN void rondo_last_step_take(struct rondo_run *run, uint32_t steps)
@@ -36,6 +39,8 @@ RONDO_FN void rondo_last_step_take(struct rondo_run *run, uint32_t steps)
 RONDO_FN void rondo_first_step_send(struct rondo_run *run)
 {
     rondo_tokens_send(run, RONDO_TOKENS_OF_BEGIN);
+    if (run->lane->posts)
+        rondo_post_tokens(*run, RONDO_TOKENS_OF_BEGIN, 0, run->work->channels);
 }
 
 RONDO_FN void rondo_first_step_take(struct rondo_run *run)
@@ -142,8 +147,11 @@ RONDO_FN void rondo_part_send(struct rondo_form form, const struct rondo_part *p
                               uint32_t step)
 {
     rondo_run_step(run, step);
-    if (part->tokens)
+    if (part->tokens) {
         rondo_tokens_send(run, RONDO_TOKENS_OF_HALF);
+        if (form.any && run->lane->posts)
+            rondo_post_tokens(*run, RONDO_TOKENS_OF_HALF, step, 1);
+    }
     for (unsigned w = part->mine.first; w <= part->mine.last; w++) {
         run->work = &part->works[w];
         const unsigned collective = form.any ? run->work->collective : form.collective;
@@ -153,12 +161,16 @@ RONDO_FN void rondo_part_send(struct rondo_form form, const struct rondo_part *p
             rondo_fence();
         if (step > 1 && collective == RONDO_BROADCAST) {
             rondo_broadcast_tell(run, step);
+            if (form.any && run->lane->posts)
+                rondo_post_told(*run, step);
             rondo_broadcast_hear(run, step);
         }
         if (form.any)
             rondo_push_any(*run, step);
         else
             rondo_push_as(form, run, step);
+        if (form.any && run->lane->posts)
+            rondo_post_pushed(*run, w, step);
     }
 }
 
@@ -167,12 +179,14 @@ RONDO_FN void rondo_part_deliver(struct rondo_form form, const struct rondo_part
                                  uint32_t step)
 {
     rondo_run_step(run, step);
-    for (unsigned w = part->mine.first; w <= part->mine.last && !run->dead; w++) {
+    for (unsigned w = part->mine.first; w <= part->mine.last; w++) {
         run->work = &part->works[w];
         if (form.any)
             run->dead = rondo_deliver_any(*run, step);
         else
             rondo_deliver_as(form, run, step);
+        if (form.any && run->lane->posts && run->work->algo == RONDO_TWO_SHOT)
+            rondo_post_results(*run, w, step);
     }
     for (unsigned w = part->mine.first; w <= part->mine.last && !run->dead; w++) {
         run->work = &part->works[w];
@@ -192,6 +206,7 @@ RONDO_FN void rondo_part_run(struct rondo_form form, const struct rondo_part *pa
     const uint32_t steps = part->steps;
     const uint32_t lag = steps > 1 && (form.any ? rondo_lags(part->works[0].algo, part->works[0].collective)
                                                 : rondo_lags(form.algo, form.collective));
+    run->work = &part->works[part->mine.first];
     if (lag)
         rondo_first_step_send(run);
     RONDO_ROLLED
@@ -283,6 +298,8 @@ RONDO_FN void rondo_barrier_body(const struct rondo_lane_args *lane)
     struct rondo_run run = rondo_launch_begin(lane, NULL);
     rondo_run_step(&run, 0);
     rondo_tokens_send(&run, RONDO_TOKENS_OF_HALF);
+    if (lane->posts)
+        rondo_post_tokens(run, RONDO_TOKENS_OF_HALF, 0, 1);
     rondo_launch_check(&run);
     rondo_tokens_take(&run, RONDO_TOKENS_OF_HALF);
     rondo_launch_end(&run, 1);
