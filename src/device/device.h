@@ -32,7 +32,16 @@ struct rondo_device_info {
     int default_buffer_kib; /* mailbox memory per lane and half */
     bool shareable;         /* RONDO_MEM_SHAREABLE memory can be had (cuMem handles, memfd) */
     bool legacy_ipc;        /* RONDO_MEM_LEGACY memory can be had */
+    bool mig;               /* an instance of a part of a GPU (MIG) */
     bool programmatic;      /* launches may overlap their predecessor's end (compute capability 9.0) */
+};
+
+/* What the driver says about one device's access to another's memory. */
+struct rondo_peer_info {
+    bool known;   /* both are visible to this process; else nothing is said */
+    bool access;  /* kernels may read and write it */
+    bool atomics; /* natively: on GPUs that means NVLink or NVLink-C2C */
+    int rank;     /* of the link's performance among those of the machine, 0 is best */
 };
 
 /* How memory is to be reachable from other ranks. */
@@ -94,6 +103,9 @@ struct rondo_device_ops {
     /* Idempotent on NULL. All memory, events and pinned memory were freed before. */
     void (*close)(struct rondo_device *device);
     void (*info)(const struct rondo_device *device, struct rondo_device_info *info);
+
+    /* About the device with this UUID (16 bytes), of another rank most often. Needs no context on it. */
+    rondoResult_t (*peer)(struct rondo_device *device, const uint8_t *uuid, struct rondo_peer_info *peer);
 
     /* Zeroed memory. rondoSystemError / rondoUnhandledCudaError: none to be had. */
     rondoResult_t (*mem_alloc)(struct rondo_device *device, size_t bytes, enum rondo_mem_kind kind,

@@ -63,6 +63,15 @@ static void get_info(const struct rondo_device *device, struct rondo_device_info
     *info = device->info;
 }
 
+/* All memory is every CPU's. */
+static rondoResult_t peer_info(struct rondo_device *device, const uint8_t *uuid, struct rondo_peer_info *peer)
+{
+    (void)device;
+    (void)uuid;
+    *peer = (struct rondo_peer_info){.known = true, .access = true, .atomics = true};
+    return rondoSuccess;
+}
+
 /* ---- memory ----
  * Shareable memory is a memfd that travels as a descriptor. Legacy memory stands in for CUDA's: a memfd that peers open by
  * its owner's process id and number, and that is gone for them once its owner frees it: a touch of it is then SIGBUS. */
@@ -328,6 +337,7 @@ const struct rondo_device_ops rondo_device_host = {
     .open = open_device,
     .close = close_device,
     .info = get_info,
+    .peer = peer_info,
     .mem_alloc = mem_alloc,
     .mem_free = mem_free,
     .mem_export = mem_export,
