@@ -204,6 +204,32 @@ rondoResult_t rondo_cuda_mem_attach(struct rondo_device *device, struct rondo_de
     return result;
 }
 
+rondoResult_t rondo_cuda_host_map(struct rondo_device *device, void *host, size_t bytes, void **address)
+{
+    struct rondo_cuda_scope scope;
+    CUdeviceptr mapped = 0;
+    RONDO_TRY(rondo_cuda_scope_open(device, &scope));
+    CUresult error =
+        rondo_cuda.cuMemHostRegister(host, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    if (error == CUDA_SUCCESS) {
+        error = rondo_cuda.cuMemHostGetDevicePointer(&mapped, host, 0);
+        if (error != CUDA_SUCCESS)
+            rondo_cuda.cuMemHostUnregister(host);
+    }
+    rondo_cuda_scope_close(&scope);
+    *address = (void *)(uintptr_t)mapped;
+    return error == CUDA_SUCCESS ? rondoSuccess : rondo_cuda_failed(error, "cuMemHostRegister");
+}
+
+void rondo_cuda_host_unmap(struct rondo_device *device, void *host)
+{
+    struct rondo_cuda_scope scope;
+    if (rondo_cuda_scope_open(device, &scope) == rondoSuccess) {
+        rondo_cuda.cuMemHostUnregister(host);
+        rondo_cuda_scope_close(&scope);
+    }
+}
+
 rondoResult_t rondo_cuda_pinned_alloc(struct rondo_device *device, size_t bytes, struct rondo_pinned *pinned)
 {
     struct rondo_cuda_scope scope;
@@ -235,7 +261,7 @@ void rondo_cuda_pinned_free(struct rondo_device *device, struct rondo_pinned *pi
     memset(pinned, 0, sizeof *pinned);
 }
 
-enum copy_kind { WRITE, READ, FILL };
+enum copy_kind { WRITE, READ, COPY, FILL };
 
 /* A copy on the device's own stream, waited for. */
 static rondoResult_t copy(struct rondo_device *device, enum copy_kind kind, void *to, const void *from, size_t pitch,
@@ -250,6 +276,8 @@ static rondoResult_t copy(struct rondo_device *device, enum copy_kind kind, void
         error = rondo_cuda.cuMemcpyHtoDAsync(there, from, amount, device->stream);
     else if (kind == READ)
         error = rondo_cuda.cuMemcpyDtoHAsync(to, (CUdeviceptr)(uintptr_t)from, amount, device->stream);
+    else if (kind == COPY)
+        error = rondo_cuda.cuMemcpyAsync(there, (CUdeviceptr)(uintptr_t)from, amount, device->stream);
     else if (pitch == 4)
         error = rondo_cuda.cuMemsetD32Async(there, word, amount, device->stream);
     else
@@ -269,6 +297,11 @@ rondoResult_t rondo_cuda_write(struct rondo_device *device, void *to, const void
 rondoResult_t rondo_cuda_read(struct rondo_device *device, void *to, const void *from, size_t bytes)
 {
     return copy(device, READ, to, from, 0, 0, bytes);
+}
+
+rondoResult_t rondo_cuda_copy(struct rondo_device *device, void *to, const void *from, size_t bytes)
+{
+    return copy(device, COPY, to, from, 0, 0, bytes);
 }
 
 rondoResult_t rondo_cuda_fill(struct rondo_device *device, void *to, size_t pitch, uint32_t word, size_t words)

@@ -82,6 +82,13 @@ struct rondo_capture {
     size_t tail_count;
 };
 
+/* Code of one kernel for every row. */
+struct rondo_image {
+    const char *name;                  /* of the kernel in the fatbin */
+    const void *fatbin;                /* NULL: there is none for GPUs */
+    void (*const *host)(const void *); /* where its address on the host device is */
+};
+
 struct rondo_launch {
     const struct rondo_kernel *kernel;
     unsigned blocks, threads;
@@ -121,17 +128,29 @@ struct rondo_device_ops {
     /* Makes `mem`, allocated on `owner` in this process, usable by kernels of `device`. */
     rondoResult_t (*mem_attach)(struct rondo_device *device, struct rondo_device *owner, const struct rondo_mem *mem);
 
+    /* Makes host memory of the process (page-aligned; shared with others most often) usable by kernels of the device, at
+     * `*address`. It must be given back before it is unmapped. */
+    rondoResult_t (*host_map)(struct rondo_device *device, void *host, size_t bytes, void **address);
+    void (*host_unmap)(struct rondo_device *device, void *host);
+
     rondoResult_t (*pinned_alloc)(struct rondo_device *device, size_t bytes, struct rondo_pinned *pinned);
     void (*pinned_free)(struct rondo_device *device, struct rondo_pinned *pinned);
 
     /* Small copies between host and device memory, done on return, independent of all streams. */
     rondoResult_t (*write)(struct rondo_device *device, void *to, const void *from, size_t bytes);
     rondoResult_t (*read)(struct rondo_device *device, void *to, const void *from, size_t bytes);
+    /* A copy between any two of: memory of devices, mappings of peers' memory, host memory; by a copy engine where there is
+     * one. Done on return, independent of all streams. */
+    rondoResult_t (*copy)(struct rondo_device *device, void *to, const void *from, size_t bytes);
     /* Sets `words` 32-bit words of device memory that lie `pitch` bytes apart (4: side by side), done on return. */
     rondoResult_t (*fill)(struct rondo_device *device, void *to, size_t pitch, uint32_t word, size_t words);
 
     /* The kernel with this number (kernels/instances.h), loaded and ready: nothing of it loads at its first launch. */
     rondoResult_t (*kernel)(struct rondo_device *device, unsigned number, const struct rondo_kernel **kernel);
+
+    /* A kernel that is not the library's own, from code that outlives the process's use of it: rondo-doctor has such. */
+    rondoResult_t (*kernel_of)(struct rondo_device *device, const struct rondo_image *image,
+                               const struct rondo_kernel **kernel);
 
     rondoResult_t (*event_create)(struct rondo_device *device, struct rondo_event **event);
     void (*event_destroy)(struct rondo_device *device, struct rondo_event *event);

@@ -202,6 +202,20 @@ static rondoResult_t mem_attach(struct rondo_device *device, struct rondo_device
     return rondoSuccess;
 }
 
+static rondoResult_t host_map(struct rondo_device *device, void *host, size_t bytes, void **address)
+{
+    (void)device;
+    (void)bytes;
+    *address = host;
+    return rondoSuccess;
+}
+
+static void host_unmap(struct rondo_device *device, void *host)
+{
+    (void)device;
+    (void)host;
+}
+
 static rondoResult_t pinned_alloc(struct rondo_device *device, size_t bytes, struct rondo_pinned *pinned)
 {
     (void)device;
@@ -257,6 +271,14 @@ static rondoResult_t kernel(struct rondo_device *device, unsigned number, const 
     if (number >= rondo_host_kernel_count || !rondo_host_kernels[number])
         return rondo_fail(rondoInternalError, "there is no kernel %u", number);
     *out = (const struct rondo_kernel *)&rondo_host_kernels[number];
+    return rondoSuccess;
+}
+
+static rondoResult_t kernel_of(struct rondo_device *device, const struct rondo_image *image,
+                               const struct rondo_kernel **out)
+{
+    (void)device;
+    *out = (const struct rondo_kernel *)image->host;
     return rondoSuccess;
 }
 
@@ -343,12 +365,16 @@ const struct rondo_device_ops rondo_device_host = {
     .mem_export = mem_export,
     .mem_import = mem_import,
     .mem_attach = mem_attach,
+    .host_map = host_map,
+    .host_unmap = host_unmap,
     .pinned_alloc = pinned_alloc,
     .pinned_free = pinned_free,
     .write = copy,
     .read = copy,
+    .copy = copy,
     .fill = fill,
     .kernel = kernel,
+    .kernel_of = kernel_of,
     .event_create = event_create,
     .event_destroy = event_destroy,
     .event_wait_host = event_wait_host,
