@@ -52,7 +52,7 @@ struct doctor {
     struct rondo_topology *topology;
     int places[DOCTOR_DEVICES]; /* devices' numbers in the topology */
     struct findings findings;
-    struct pair pairs[DOCTOR_PAIRS];
+    struct pair *pairs; /* DOCTOR_PAIRS; shared memory, as each pair has a process that looks after it */
     int pair_count;
     enum verdict verdict;
     double seconds;

@@ -8,10 +8,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { HOST_DEVICES = 2, LOOK_LIMIT_MS = 60000 };
+
+/* The host device has any number: as many as RONDO_TOPO_FILE has GPUs, or two. */
+static int host_devices(void)
+{
+    struct rondo_topology *topology;
+    if (rondo_topology_load(&topology) != rondoSuccess)
+        return HOST_DEVICES;
+    const int count = topology->from_file ? topology->gpu_count : HOST_DEVICES;
+    rondo_topology_destroy(topology);
+    return count < DOCTOR_DEVICES ? count : DOCTOR_DEVICES;
+}
 
 static void look_here(struct seen *seen)
 {
@@ -22,19 +34,20 @@ static void look_here(struct seen *seen)
         return;
     }
     snprintf(seen->row, sizeof seen->row, "%s", ops->name);
-    const int most = ops == &rondo_device_host ? HOST_DEVICES : DOCTOR_DEVICES;
+    const int most = ops == &rondo_device_host ? host_devices() : DOCTOR_DEVICES;
     while (seen->count < most && ops->open(seen->count, &devices[seen->count]) == rondoSuccess) {
         ops->info(devices[seen->count], &seen->infos[seen->count]);
         seen->count++;
     }
-    if (seen->count == 0)
+    if (seen->count == 0 && most > 0)
         snprintf(seen->text, sizeof seen->text, "%s", rondo_last_error());
     for (int a = 0; a < seen->count; a++)
         for (int b = 0; b < seen->count; b++)
             if (ops->peer(devices[a], seen->infos[b].uuid, &seen->peers[a][b]) != rondoSuccess)
                 memset(&seen->peers[a][b], 0, sizeof seen->peers[a][b]);
     struct rondo_device *one_more;
-    seen->more = seen->count == DOCTOR_DEVICES && ops->open(seen->count, &one_more) == rondoSuccess;
+    seen->more = most == DOCTOR_DEVICES && ops != &rondo_device_host && seen->count == DOCTOR_DEVICES &&
+                 ops->open(seen->count, &one_more) == rondoSuccess;
     if (ops != &rondo_device_host)
         nvml_count_links(seen);
     seen->done = true;
@@ -47,6 +60,7 @@ void look(struct doctor *doctor)
     fflush(NULL);
     const pid_t pid = fork();
     if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         look_here(seen);
         _exit(0);
     }

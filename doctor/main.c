@@ -98,6 +98,11 @@ static int report(const struct doctor *doctor)
     return (int)doctor->verdict;
 }
 
+static void *shared(size_t bytes)
+{
+    return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+}
+
 int main(int argc, char **argv)
 {
     static struct doctor doctor;
@@ -108,8 +113,9 @@ int main(int argc, char **argv)
     doctor.deadline_ns = doctor.started_ns + (uint64_t)doctor.options.seconds * 1000000000u;
     signal(SIGALRM, out_of_time);
     alarm((unsigned)doctor.options.seconds + WATCHDOG_GRACE_S);
-    doctor.seen = mmap(NULL, sizeof *doctor.seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (doctor.seen == MAP_FAILED) {
+    doctor.seen = shared(sizeof *doctor.seen);
+    doctor.pairs = shared(DOCTOR_PAIRS * sizeof *doctor.pairs);
+    if (doctor.seen == MAP_FAILED || doctor.pairs == MAP_FAILED) {
         fprintf(stderr, "rondo-doctor: out of memory\n");
         return VERDICT_INCONCLUSIVE;
     }

@@ -199,10 +199,17 @@ static void probe_host(const struct probe *probe, struct result *result)
 }
 
 const struct mechanism mechanisms[] = {
-    {"direct", "peer access in one process", "pointers in one process", true, probe_direct},
-    {"cumem", "cuMem handle", "memfd (as cuMem)", true, probe_shareable},
-    {"legacy_ipc", "legacy IPC handle", "/proc (as legacy IPC)", true, probe_legacy},
-    {"host", "host memory", "host memory", false, probe_host},
+    {"direct", "peer access in one process", "pointers in one process",
+     "Ranks that are threads of one process need it: use a process for each GPU.", true, probe_direct},
+    {"cumem", "cuMem handle", "memfd (as cuMem)",
+     "Rondo falls back to legacy IPC; in a container see that the driver's and the toolkit's versions match.", true,
+     probe_shareable},
+    {"legacy_ipc", "legacy IPC handle", "/proc (as legacy IPC)",
+     "Only RONDO_CUMEM_ENABLE=0 needs it. Containers need --ipc=host, and processes that share a PID namespace.", true,
+     probe_legacy},
+    {"host", "host memory", "host memory",
+     "Pairs without P2P need it: look at the limits of locked memory (ulimit -l) and of the container's memory.", false,
+     probe_host},
 };
 const int mechanism_count = sizeof mechanisms / sizeof *mechanisms;
 _Static_assert(sizeof mechanisms / sizeof *mechanisms <= MECHANISMS_MOST, "results have room for all");

@@ -8,7 +8,8 @@ struct mechanism {
     const char *name;  /* in JSON */
     const char *title; /* for people, on GPUs */
     const char *host_title;
-    bool p2p; /* needs peer access; else host memory is in between */
+    const char *advice; /* where it is unavailable between devices that should have it */
+    bool p2p;           /* needs peer access; else host memory is in between */
     /* Called by both processes of a pair at the same time. Every wait in it ends. Never fails: it says all in the result. */
     void (*probe)(const struct probe *probe, struct result *result);
 };

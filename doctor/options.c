@@ -12,10 +12,10 @@ static const char usage[] =
     "Shows the machine's topology and what stands in the way of fast communication, and tries every mechanism\n"
     "between every two GPUs. Without a GPU, or with RONDO_DEVICE=host, it reports the host device.\n"
     "\n"
-    "  --quick            small copies, few rounds\n"
+    "  --quick            small copies, few rounds, several pairs at a time\n"
     "  --json             the report as JSON on standard output\n"
     "  --svg FILE         the matrix of paths and verdicts as a picture\n"
-    "  --timeout SECONDS  longest duration of the run (120; with --quick 40); what was not reached is INCONCLUSIVE\n"
+    "  --timeout SECONDS  longest duration of the run (300; with --quick 60); what was not reached is INCONCLUSIVE\n"
     "  --version, --help\n"
     "\n"
     "Exit status: 0 all pairs are OK, 1 one is BROKEN, 2 one is INCONCLUSIVE, 3 wrong usage. Bandwidth never "
@@ -69,6 +69,6 @@ int options_parse(struct options *options, int argc, char **argv)
     if (optind < argc)
         return wrong("unexpected argument ", argv[optind]);
     if (!options->seconds)
-        options->seconds = options->quick ? 40 : 120;
+        options->seconds = options->quick ? 60 : 300;
     return -1;
 }

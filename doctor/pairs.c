@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -101,6 +102,7 @@ static bool start_couple(const struct doctor *doctor, const struct pair *pair, i
     for (int role = 0; role < 2; role++) {
         couple->pids[role] = fork();
         if (couple->pids[role] == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
             close(sockets[1 - role]);
             run_child(doctor, pair, role, sockets[role], first, board);
         }
@@ -273,23 +275,64 @@ static void probe_pair(const struct doctor *doctor, struct pair *pair, struct bo
     judge_pair(doctor, pair);
 }
 
+/* Pairs of one round have no device in common; a round-robin tournament. */
+static int round_of(int a, int b, int devices)
+{
+    const int turns = devices % 2 ? devices : devices - 1; /* the last of an even number stays, the others go round */
+    return (b == turns ? 2 * a : a + b) % turns;
+}
+
+/* A process that looks after one pair, while others look after theirs. */
+static pid_t start_keeper(const struct doctor *doctor, struct pair *pair)
+{
+    fflush(NULL);
+    const pid_t pid = fork();
+    if (pid != 0)
+        return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    struct board *board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (board != MAP_FAILED)
+        probe_pair(doctor, pair, board);
+    _exit(0);
+}
+
+/* Keepers end on their own, soon after the run's deadline at the latest. */
+static void probe_round(struct doctor *doctor, int round)
+{
+    pid_t keepers[DOCTOR_DEVICES];
+    int count = 0;
+    for (int i = 0; i < doctor->pair_count; i++) {
+        struct pair *pair = &doctor->pairs[i];
+        if (round < 0 ? i != ~round : round_of(pair->a, pair->b, doctor->seen->count) != round)
+            continue;
+        const pid_t keeper = start_keeper(doctor, pair);
+        if (keeper > 0)
+            keepers[count++] = keeper;
+    }
+    for (int k = 0; k < count; k++)
+        waitpid(keepers[k], NULL, 0);
+}
+
 void pairs_probe(struct doctor *doctor)
 {
-    struct board *board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct rondo_p2p_rules rules;
-    if (board == MAP_FAILED)
-        return;
+    const int devices = doctor->seen->count;
     rondo_p2p_rules_read(doctor->topology, &rules);
-    for (int a = 0; a < doctor->seen->count; a++) {
-        for (int b = a + 1; b < doctor->seen->count; b++) {
+    for (int a = 0; a < devices; a++) {
+        for (int b = a + 1; b < devices; b++) {
             struct pair *pair = &doctor->pairs[doctor->pair_count++];
             pair->a = a;
             pair->b = b;
+            pair->verdict = VERDICT_INCONCLUSIVE; /* unless its keeper says otherwise */
+            for (int m = 0; m < mechanism_count; m++)
+                pair->outcomes[m].kind = OUTCOME_INCONCLUSIVE;
             if (doctor->places[a] >= 0 && doctor->places[b] >= 0)
                 rondo_p2p_judge(&rules, doctor->topology, doctor->places[a], doctor->places[b],
                                 &doctor->seen->peers[a][b], &pair->p2p);
-            probe_pair(doctor, pair, board);
         }
     }
-    munmap(board, sizeof *board);
+    /* One pair at a time, so that what is measured is its own; a quick run has no time for that. */
+    const int rounds = doctor->options.quick ? devices + devices % 2 - 1 : doctor->pair_count;
+    for (int round = 0; round < rounds && doctor->pair_count; round++)
+        probe_round(doctor, doctor->options.quick ? round : ~round);
 }

@@ -1,5 +1,6 @@
 /* What can be read without a device, and what it means. */
 #include "doctor.h"
+#include "mechanism.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -108,10 +109,20 @@ static void judge_gpu(struct doctor *doctor, const struct rondo_topology_gpu *gp
                      "GPU %s: the IOMMU translates its addresses", gpu->bus_id);
 }
 
+static void judge_mechanisms(struct doctor *doctor, const struct pair *pair)
+{
+    const bool access = doctor->seen->peers[pair->a][pair->b].access;
+    for (int m = 0; m < mechanism_count; m++)
+        if (pair->outcomes[m].kind == OUTCOME_UNAVAILABLE && (access || !mechanisms[m].p2p))
+            findings_add(&doctor->findings, SEVERITY_NOTE, mechanisms[m].advice, "devices %d and %d: no %s: %.120s",
+                         pair->a, pair->b, mechanisms[m].title, pair->outcomes[m].why);
+}
+
 static void judge_pairs(struct doctor *doctor)
 {
     for (int i = 0; i < doctor->pair_count; i++) {
         const struct pair *pair = &doctor->pairs[i];
+        judge_mechanisms(doctor, pair);
         if (pair->p2p.warnings & RONDO_P2P_ACS)
             findings_add(&doctor->findings, SEVERITY_WARNING,
                          "Switch ACS off on it (setpci ECAP_ACS+6.w=0, or in the BIOS) if the machine runs no VMs.",
@@ -154,6 +165,12 @@ static void judge_limits(struct doctor *doctor)
         findings_add(&doctor->findings, SEVERITY_WARNING,
                      "Load the driver (nvidia-smi tells), or start the container with --gpus all.",
                      "the machine has GPUs, but there is no /dev/nvidia* and no driver to use them");
+    if (system->device_files > 0 && !strcmp(doctor->seen->row, "host") && !getenv("RONDO_DEVICE"))
+        findings_add(&doctor->findings, SEVERITY_WARNING, "RONDO_DEVICE=cuda rondo-doctor says why.",
+                     "there is /dev/nvidia*, but Rondo finds no GPU that it can use: this is the host device");
+    if (doctor->seen->text[0])
+        findings_add(&doctor->findings, SEVERITY_WARNING, "Look at RONDO_DEVICE, the driver and CUDA_VISIBLE_DEVICES.",
+                     "no device: %s", doctor->seen->text);
     if (doctor->seen->more)
         findings_add(&doctor->findings, SEVERITY_NOTE, "Choose others with CUDA_VISIBLE_DEVICES.",
                      "only the first %d devices were looked at", DOCTOR_DEVICES);

@@ -134,6 +134,22 @@ Test(doctor, shows_the_topology_of_a_file_and_what_is_wrong_in_it)
     cr_expect_eq(run(before, "--quick", ""), USAGE, "%s", text);
 }
 
+Test(doctor, tries_every_pair_of_many_devices_quickly_or_one_by_one)
+{
+    char path[] = "/tmp/rondo-topology-XXXXXX", before[128];
+    FILE *file = fdopen(mkstemp(path), "w");
+    fprintf(file, "rondo-topology 1\n");
+    for (int g = 0; g < 5; g++)
+        fprintf(file, "gpu 0000:0%d:00.0\n", g);
+    fclose(file);
+    snprintf(before, sizeof before, "RONDO_DEVICE=host RONDO_TOPO_FILE=%s", path);
+    static const char all[] = "[(p[\"a\"], p[\"b\"]) for p in d[\"pairs\"]] == "
+                              "[(a, b) for a in range(5) for b in range(a + 1, 5)] and d[\"verdict\"] == \"OK\"";
+    json_says(before, "--quick --json", all);
+    json_says(before, "--json", all);
+    unlink(path);
+}
+
 /* ---- faults; sanitizers want to come first ---- */
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -152,6 +168,7 @@ Test(doctor, says_why_a_mechanism_is_unavailable_and_is_content_with_the_rest)
     cr_expect_eq(occurrences(" works "), 1, "%s", text);
     cr_expect_eq(occurrences(" unavailable "), 3, "%s", text);
     cr_expect(occurrences("memfd_create: Function not implemented") >= 1, "%s", text);
+    cr_expect(strstr(text, "note: devices 0 and 1: no cuMem handle: "), "%s", text);
 }
 
 Test(doctor, calls_a_pair_broken_whose_stores_do_not_become_visible)

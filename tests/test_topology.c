@@ -92,6 +92,21 @@ Test(topology, has_numa_nodes_links_and_the_cpu)
     tree_destroy(&tree);
 }
 
+Test(topology, knows_the_cpus_near_a_gpu)
+{
+    struct sysfs_tree tree;
+    cpu_set_t cpus;
+    make_dgx(&tree);
+    tree_add_gpu(&tree, "pci0000:f0/0000:f0:01.0", -1);
+    struct rondo_topology *topology = read_tree(&tree);
+    cr_expect(rondo_topology_cpus(topology, rondo_topology_find(topology, "0000:1a:00.0"), &cpus));
+    cr_expect_eq(CPU_COUNT(&cpus), 8);
+    cr_expect(CPU_ISSET(0, &cpus) && CPU_ISSET(3, &cpus) && !CPU_ISSET(4, &cpus) && CPU_ISSET(11, &cpus));
+    cr_expect_not(rondo_topology_cpus(topology, rondo_topology_find(topology, "0000:f0:01.0"), &cpus));
+    rondo_topology_destroy(topology);
+    tree_destroy(&tree);
+}
+
 Test(topology, joins_gpus_at_root_ports_of_one_socket_by_its_host_bridge)
 {
     struct sysfs_tree tree;

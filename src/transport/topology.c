@@ -222,3 +222,24 @@ int rondo_topology_between(const struct rondo_topology *topology, int a, int b)
             return g;
     return -1;
 }
+
+bool rondo_topology_cpus(const struct rondo_topology *topology, int gpu, cpu_set_t *cpus)
+{
+    const char *list = "";
+    CPU_ZERO(cpus);
+    for (int n = 0; n < topology->numa_count; n++)
+        if (topology->numas[n].number == topology->gpus[gpu].numa)
+            list = topology->numas[n].cpus;
+    while (*list) { /* "0-15,32-47" */
+        char *end;
+        long first = strtol(list, &end, 10), last = first;
+        if (end == list)
+            break;
+        if (*end == '-')
+            last = strtol(end + 1, &end, 10);
+        for (long cpu = first; cpu <= last && cpu >= 0 && cpu < CPU_SETSIZE; cpu++)
+            CPU_SET((size_t)cpu, cpus);
+        list = *end == ',' ? end + 1 : "";
+    }
+    return CPU_COUNT(cpus) > 0;
+}

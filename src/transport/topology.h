@@ -6,6 +6,7 @@
 
 #include "rondo/rondo.h"
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -127,6 +128,9 @@ int rondo_topology_acs(const struct rondo_topology *topology, int a, int b, bool
 
 /* A GPU to which both have NVLink, -1: none. */
 int rondo_topology_between(const struct rondo_topology *topology, int a, int b);
+
+/* The CPUs of the NUMA node that the GPU is at. False: it is not known, and the set is empty. */
+bool rondo_topology_cpus(const struct rondo_topology *topology, int gpu, cpu_set_t *cpus);
 
 /* The file. read gives rondoInvalidArgument for a malformed one, the text names it and the line; `name` is for that text. */
 rondoResult_t rondo_topology_write(const struct rondo_topology *topology, FILE *file);
