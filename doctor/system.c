@@ -34,6 +34,12 @@ static void find_container(char *name, size_t room)
                 snprintf(name, room, "%s (cgroup)", words[i]);
     if (file)
         fclose(file);
+    file = name[0] ? NULL : fopen("/proc/mounts", "re");
+    while (file && !name[0] && fgets(line, sizeof line, file))
+        if (!strncmp(line, "overlay / overlay ", 18))
+            snprintf(name, room, "yes (its root is an overlay)");
+    if (file)
+        fclose(file);
     const char *variable = getenv("container"); /* as systemd-nspawn, podman and others set it */
     if (!name[0] && variable)
         snprintf(name, room, "%.40s ($container)", variable);
