@@ -317,7 +317,7 @@ void pairs_probe(struct doctor *doctor)
 {
     struct rondo_p2p_rules rules;
     const int devices = doctor->seen->count;
-    rondo_p2p_rules_read(doctor->topology, &rules);
+    rondo_p2p_rules_read(doctor->topology, devices, &rules);
     for (int a = 0; a < devices; a++) {
         for (int b = a + 1; b < devices; b++) {
             struct pair *pair = &doctor->pairs[doctor->pair_count++];

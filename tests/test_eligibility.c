@@ -2,11 +2,13 @@
 #include "device/device.h"
 #include "rondo/rondo.h"
 #include "transport/eligibility.h"
+#include "transport/survey.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* GPUs of all distances: 0 and 1 by NVLink, 0 and 2 one switch, 0 and 3 two, 0 and 4 a host bridge, 0 and 5 sockets. */
 static const char machine[] = "rondo-topology 1\n"
@@ -54,7 +56,7 @@ static struct rondo_p2p_verdict judge_with(int b, const struct rondo_peer_info *
 {
     struct rondo_p2p_rules rules;
     struct rondo_p2p_verdict verdict;
-    rondo_p2p_rules_read(topology, &rules);
+    rondo_p2p_rules_read(topology, topology->gpu_count, &rules);
     rondo_p2p_judge(&rules, topology, 0, b, peer, &verdict);
     cr_expect_eq(verdict.allowed, verdict.why == NULL);
     return verdict;
@@ -77,15 +79,17 @@ Test(eligibility, stops_at_host_bridges_by_default)
     cr_expect(strstr(judge(4).why, "by default"));
 }
 
-Test(eligibility, crosses_sockets_by_default_between_two_gpus_of_an_amd_machine)
+Test(eligibility, crosses_sockets_by_default_between_two_gpus_on_an_amd_machine)
 {
     struct rondo_p2p_rules rules;
     snprintf(topology->cpu, sizeof topology->cpu, "AuthenticAMD");
-    rondo_p2p_rules_read(topology, &rules);
+    rondo_p2p_rules_read(topology, 3, &rules);
     cr_expect_eq(rules.level, RONDO_PATH_PXB);
-    topology->gpu_count = 2;
-    rondo_p2p_rules_read(topology, &rules);
+    rondo_p2p_rules_read(topology, 2, &rules);
     cr_expect_eq(rules.level, RONDO_PATH_SYS);
+    snprintf(topology->cpu, sizeof topology->cpu, "GenuineIntel");
+    rondo_p2p_rules_read(topology, 2, &rules);
+    cr_expect_eq(rules.level, RONDO_PATH_PXB);
 }
 
 static void farthest_allowed(int last)
@@ -205,4 +209,78 @@ Test(eligibility, reads_nowhere_where_that_is_asked_for)
 {
     setenv("RONDO_P2P_READ_ENABLE", "0", 1);
     cr_expect_not(judge(1).read);
+}
+
+/* ---- all of a rank's pairs, on the host device ---- */
+
+static struct rondo_survey survey_of(int ranks, int rank)
+{
+    static uint8_t uuids[8][16];
+    struct rondo_topology_device devices[8];
+    struct rondo_device *device;
+    struct rondo_survey survey;
+    for (int r = 0; r < ranks; r++) {
+        uuids[r][0] = (uint8_t)(r + 1);
+        devices[r] = (struct rondo_topology_device){"", uuids[r], r, 0, false};
+    }
+    cr_assert_eq(rondo_device_host.open(rank, &device), rondoSuccess);
+    cr_assert_eq(rondo_survey_init(&survey, &rondo_device_host, device, devices, ranks, rank), rondoSuccess, "%s",
+                 rondoGetLastError(NULL));
+    rondo_device_host.close(device);
+    return survey;
+}
+
+Test(eligibility, of_host_devices_is_as_if_nvlink_joined_them)
+{
+    struct rondo_survey survey = survey_of(4, 1);
+    char text[128];
+    for (int r = 0; r < 4; r++) {
+        cr_expect(survey.verdicts[r].allowed, "rank %d", r);
+        cr_expect_eq(survey.verdicts[r].path, r == 1 ? RONDO_PATH_LOC : RONDO_PATH_NVL, "rank %d", r);
+    }
+    rondo_survey_describe(&survey, 0, text, sizeof text);
+    cr_expect_str_eq(text, "NVL, P2P, writes");
+    rondo_survey_fini(&survey);
+    rondo_survey_fini(&survey);
+}
+
+Test(eligibility, of_host_devices_of_level_loc_is_nobodys)
+{
+    setenv("RONDO_P2P_LEVEL", "LOC", 1);
+    struct rondo_survey survey = survey_of(3, 0);
+    cr_expect_not(survey.verdicts[1].allowed);
+    cr_expect_not(survey.verdicts[2].allowed);
+    rondo_survey_fini(&survey);
+}
+
+Test(eligibility, of_host_devices_is_that_of_a_files_gpus)
+{
+    char path[] = "/tmp/rondo-topology-XXXXXX", text[128];
+    const int fd = mkstemp(path);
+    cr_assert_eq(write(fd, machine, sizeof machine - 1), (ssize_t)sizeof machine - 1);
+    close(fd);
+    setenv("RONDO_TOPO_FILE", path, 1);
+    struct rondo_survey survey = survey_of(7, 0);
+    static const bool allowed[] = {true, true, true, true, false, false, false};
+    for (int r = 0; r < 7; r++)
+        cr_expect_eq(survey.verdicts[r].allowed, allowed[r], "rank %d", r);
+    cr_expect(survey.verdicts[1].read, "A100s joined by NVLink");
+    rondo_survey_describe(&survey, 6, text, sizeof text);
+    cr_expect_str_eq(text, "SYS, no P2P: a GPU has no place in the topology");
+    rondo_survey_fini(&survey);
+    unlink(path);
+}
+
+Test(eligibility, of_a_missing_file_is_an_error_that_leaves_nothing)
+{
+    struct rondo_device *device;
+    struct rondo_survey survey;
+    const uint8_t uuid[16] = {1};
+    const struct rondo_topology_device devices[] = {{"", uuid, 0, 0, false}};
+    setenv("RONDO_TOPO_FILE", "/nowhere/topology", 1);
+    cr_assert_eq(rondo_device_host.open(0, &device), rondoSuccess);
+    cr_expect_eq(rondo_survey_init(&survey, &rondo_device_host, device, devices, 1, 0), rondoInvalidUsage);
+    cr_expect(strstr(rondoGetLastError(NULL), "/nowhere/topology"));
+    cr_expect_null(survey.topology);
+    rondo_device_host.close(device);
 }

@@ -27,14 +27,14 @@ bool rondo_p2p_level_parse(const char *text, enum rondo_path_type *level)
     return true;
 }
 
-enum rondo_path_type rondo_p2p_level_default(const struct rondo_topology *topology)
+enum rondo_path_type rondo_p2p_level_default(const struct rondo_topology *topology, int gpus)
 {
     /* Host bridges are slow between peers, or do not pass such traffic at all; those of AMD's CPUs do it well for a pair. */
     const bool amd = !strcmp(topology->arch, "x86_64") && !strcmp(topology->cpu, "AuthenticAMD");
-    return amd && topology->gpu_count <= 2 ? RONDO_PATH_SYS : RONDO_PATH_PXB;
+    return amd && gpus <= 2 ? RONDO_PATH_SYS : RONDO_PATH_PXB;
 }
 
-void rondo_p2p_rules_read(const struct rondo_topology *topology, struct rondo_p2p_rules *rules)
+void rondo_p2p_rules_read(const struct rondo_topology *topology, int gpus, struct rondo_p2p_rules *rules)
 {
     const struct rondo_env *env = rondo_env();
     rules->disabled = env->p2p_disable != 0;
@@ -42,7 +42,7 @@ void rondo_p2p_rules_read(const struct rondo_topology *topology, struct rondo_p2
     rules->read = (int)env->p2p_read_enable;
     if (rules->level_is_set)
         return;
-    rules->level = rondo_p2p_level_default(topology);
+    rules->level = rondo_p2p_level_default(topology, gpus);
     if (env->p2p_level)
         rondo_log(RONDO_LOG_WARN, "RONDO_P2P_LEVEL=%s is none of LOC, NVL, PIX, PXB, PHB, SYS, 0 to 5; ignored",
                   env->p2p_level);

@@ -37,11 +37,11 @@ struct rondo_p2p_verdict {
 /* LOC, NVL, PIX, PXB, PHB, SYS, or NCCL's old numbers 0 to 5 and above. False: it is none of them. */
 bool rondo_p2p_level_parse(const char *text, enum rondo_path_type *level);
 
-/* The farthest that is allowed by default on this machine: NCCL's. */
-enum rondo_path_type rondo_p2p_level_default(const struct rondo_topology *topology);
+/* The farthest that is allowed by default on this machine for a comm of so many GPUs: NCCL's. */
+enum rondo_path_type rondo_p2p_level_default(const struct rondo_topology *topology, int gpus);
 
 /* The process's parameters. A level that is none is a warning in the log. */
-void rondo_p2p_rules_read(const struct rondo_topology *topology, struct rondo_p2p_rules *rules);
+void rondo_p2p_rules_read(const struct rondo_topology *topology, int gpus, struct rondo_p2p_rules *rules);
 
 /* `a` and `b` are numbers of GPUs, `peer` is what the driver says about them. */
 void rondo_p2p_judge(const struct rondo_p2p_rules *rules, const struct rondo_topology *topology, int a, int b,
