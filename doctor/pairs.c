@@ -46,15 +46,13 @@ static uint64_t wait_limit_ns(const struct doctor *doctor)
 static struct probe probe_of(const struct doctor *doctor, const struct pair *pair, int role, int socket)
 {
     const bool host = !strcmp(doctor->seen->row, "host"), quick = doctor->options.quick;
+    const size_t mib = quick ? 2 : host ? 4 : 32;
     return (struct probe){
         .role = role,
         .devices = {pair->a, pair->b},
         .access = doctor->seen->peers[pair->a][pair->b].access,
         .socket = socket,
-        .bytes = (size_t)(quick  ? 1
-                          : host ? 4
-                                 : 64)
-                 << 20,
+        .bytes = mib << 20,
         .repeats = quick ? 2 : 8,
         .rounds = quick || host ? 200 : 5000,
         .limit_ns = wait_limit_ns(doctor),

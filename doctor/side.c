@@ -23,6 +23,8 @@ rondoResult_t side_open(const struct probe *probe, struct side *side)
         return rondo_fail(rondoSystemError, "out of memory");
     RONDO_TRY(ops->mem_alloc(side->device, probe->bytes, RONDO_MEM_PRIVATE, &side->stage));
     RONDO_TRY(ops->pinned_alloc(side->device, sizeof(struct pingpong_report), &side->pinned));
+    /* Not when the other side's kernel is running already: loading might wait for it. */
+    RONDO_TRY(ops->kernel_of(side->device, &pingpong_image, &side->kernel));
     return ops->event_create(side->device, &side->event);
 }
 
@@ -151,9 +153,9 @@ static rondoResult_t launch(const struct probe *probe, struct side *side)
         .rounds = probe->rounds,
         .litmus = probe->rounds / 4,
     };
-    struct rondo_launch how = {.blocks = 1, .threads = 1, .args = &args, .args_bytes = sizeof args};
+    const struct rondo_launch how = {
+        .kernel = side->kernel, .blocks = 1, .threads = 1, .args = &args, .args_bytes = sizeof args};
     void *token;
-    RONDO_TRY(ops->kernel_of(side->device, &pingpong_image, &how.kernel));
     RONDO_TRY(ops->enter(side->device, &token));
     rondoResult_t result = ops->launch(side->device, &how);
     if (result == rondoSuccess)

@@ -16,6 +16,7 @@ struct side {
     struct rondo_pinned pinned; /* the kernel's report */
     struct rondo_event *event;  /* the kernel's end */
     uint32_t *words;            /* `bytes` of host memory */
+    const struct rondo_kernel *kernel;
 };
 
 size_t side_memory_bytes(const struct probe *probe);
