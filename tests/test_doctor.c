@@ -115,21 +115,22 @@ Test(doctor, shows_the_topology_of_a_file_and_what_is_wrong_in_it)
 {
     static const char machine[] = "rondo-topology 1\nmachine arch=x86_64 cpu=GenuineIntel\nnuma 0 cpus=0-7\n"
                                   "bridge pci0000:00 numa=0\n"
-                                  "bridge 0000:00:01.0 parent=pci0000:00 link=160x8 max=320x16 acs=1d\n"
-                                  "bridge 0000:00:02.0 parent=pci0000:00 link=320x16 max=320x16\n"
-                                  "gpu 0000:01:00.0 parent=0000:00:01.0 numa=0 iommu=translating\n"
-                                  "gpu 0000:02:00.0 parent=0000:00:02.0 numa=0\n";
+                                  "bridge 0000:00:01.0 parent=pci0000:00 link=160x8 max=320x16\n"
+                                  "bridge 0000:01:00.0 parent=0000:00:01.0 acs=1d\n"
+                                  "bridge 0000:01:01.0 parent=0000:00:01.0\n"
+                                  "gpu 0000:02:00.0 parent=0000:01:00.0 numa=0 iommu=translating\n"
+                                  "gpu 0000:03:00.0 parent=0000:01:01.0 numa=0\n";
     char path[] = "/tmp/rondo-topology-XXXXXX", before[128];
     const int fd = mkstemp(path);
     cr_assert_eq(write(fd, machine, sizeof machine - 1), (ssize_t)sizeof machine - 1);
     close(fd);
-    snprintf(before, sizeof before, "RONDO_DEVICE=host RONDO_TOPO_FILE=%s", path);
+    snprintf(before, sizeof before, "RONDO_DEVICE=host RONDO_P2P_LEVEL=NVL RONDO_TOPO_FILE=%s", path);
     cr_expect_eq(run(before, "--quick", ""), OK, "%s", text);
-    cr_expect(strstr(text, "GPU0  X      PHB    0-7"), "%s", text);
+    cr_expect(strstr(text, "GPU0  X      PIX    0-7"), "%s", text);
     cr_expect(strstr(text, "bridge 0000:00:01.0: PCIe link of 8 lanes, it could have 16"), "%s", text);
-    cr_expect(strstr(text, "bridge 0000:00:01.0: ACS sends"), "%s", text);
-    cr_expect(strstr(text, "GPU 0000:01:00.0: the IOMMU translates"), "%s", text);
-    cr_expect(strstr(text, "Rondo will not use P2P: the GPUs are farther apart than is good by default"), "%s", text);
+    cr_expect(strstr(text, "bridge 0000:01:00.0: ACS sends"), "%s", text);
+    cr_expect(strstr(text, "GPU 0000:02:00.0: the IOMMU translates"), "%s", text);
+    cr_expect(strstr(text, "Rondo will not use P2P: the GPUs are farther apart than RONDO_P2P_LEVEL"), "%s", text);
     unlink(path);
     cr_expect_eq(run(before, "--quick", ""), USAGE, "%s", text);
 }
@@ -149,6 +150,19 @@ Test(doctor, tries_every_pair_of_many_devices_quickly_or_one_by_one)
     json_says(before, "--json", all);
     unlink(path);
 }
+
+#ifdef RONDO_WITH_CUDA
+Test(doctor, finds_that_gpus_reach_each_other_where_the_driver_says_so)
+{
+    const int status = run("RONDO_DEVICE=cuda", "--quick --json", "");
+    if (strstr(text, "\"devices\": [\n  ]"))
+        cr_skip("there is no GPU");
+    cr_expect_eq(status, OK, "%s", text);
+    json_says("RONDO_DEVICE=cuda", "--quick --json",
+              "all(m[\"result\"] == \"works\" for p in d[\"pairs\"] if p[\"driver_access\"] "
+              "for m in p[\"mechanisms\"] if m[\"mechanism\"] in (\"direct\", \"cumem\", \"host\"))");
+}
+#endif
 
 /* ---- faults; sanitizers want to come first ---- */
 

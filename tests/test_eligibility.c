@@ -188,6 +188,8 @@ Test(eligibility, only_warns_of_acs_iommu_and_hidden_pci_devices)
     topology->bridges[3].acs = RONDO_ACS_UNKNOWN;
     cr_expect_eq(judge(2).warnings, RONDO_P2P_ACS_UNKNOWN | RONDO_P2P_IOMMU | RONDO_P2P_UNLOCATED);
     cr_expect_eq(judge(1).warnings, 0, "NVLink passes no bridge");
+    topology->bridges[3].acs = 0x1d;
+    cr_expect_eq(judge(4).warnings, 0, "it leads over the host bridge anyway");
 }
 
 Test(eligibility, reads_between_a100s_joined_by_nvlink)

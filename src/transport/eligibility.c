@@ -58,11 +58,10 @@ static unsigned warnings(const struct rondo_topology *topology, int a, int b, co
         return found;
     if (!first->located || !second->located)
         found |= RONDO_P2P_UNLOCATED;
-    verdict->bridge = rondo_topology_acs(topology, a, b, &unknown);
-    if (verdict->bridge >= 0)
-        found |= RONDO_P2P_ACS;
-    else if (unknown)
-        found |= RONDO_P2P_ACS_UNKNOWN;
+    if (verdict->path <= RONDO_PATH_PXB) { /* else the way leads over the host bridge in any case */
+        verdict->bridge = rondo_topology_acs(topology, a, b, &unknown);
+        found |= verdict->bridge >= 0 ? RONDO_P2P_ACS : unknown ? RONDO_P2P_ACS_UNKNOWN : 0;
+    }
     if (first->iommu == RONDO_IOMMU_TRANSLATING || second->iommu == RONDO_IOMMU_TRANSLATING)
         found |= RONDO_P2P_IOMMU;
     return found;
