@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-enum { PINGPONG_WORDS = 16, PINGPONG_BOX_BYTES = 4096, PINGPONG_LEFT = 2 };
+enum { PINGPONG_WORDS = 128, PINGPONG_BOX_BYTES = 4096, PINGPONG_LEFT = 2 };
 
 /* In memory that the other device writes to; zeros at first. */
 struct pingpong_box {
