@@ -70,7 +70,8 @@ static void check_work(const struct rondo_limits *limits, const struct rondo_pla
     const uint64_t shards = work->algo == RONDO_TWO_SHOT ? limits->ranks : 1;
     cr_assert_leq(work->line0 + slots(limits, work) * work->step_lines,
                   work->bulk ? limits->bulk_lines : limits->half_lines);
-    cr_assert_eq(work->bulk, launch->works == 1 && limits->ranks > 1 && work->bytes >= limits->bulk_from);
+    cr_assert_eq(work->bulk, launch->works == 1 && limits->ranks > 1 && work->bytes >= limits->bulk_from &&
+                                 limits->bulk_lines / slots(limits, work) >= 32 && limits->forced_threads == 0);
     cr_assert_geq((uint64_t)work->steps * work->step_lines, work->span);
     cr_assert_geq(work->span * shards * limits->line_bytes, work->bytes);
     cr_assert_gt(work->channels, 0);

@@ -60,14 +60,27 @@ static void work_start(const struct rondo_limits *limits, const struct rondo_tas
     work->steps = 1;
 }
 
+/* Whether a work goes by the bulk protocol, whose blocks consist of whole units. */
+static bool fit_units(const struct rondo_limits *limits, const struct rondo_work *work, uint64_t slots,
+                      struct rondo_shape *shape)
+{
+    const uint64_t room = slots ? limits->bulk_lines / slots : 0;
+    const unsigned unit = limits->max_threads == 1 ? 1 : 32;
+    const unsigned threads = (unsigned)(shape->threads < room ? shape->threads : room) / unit * unit;
+    if (work->bytes < limits->bulk_from || threads == 0)
+        return false;
+    shape->threads = threads;
+    return true;
+}
+
 /* A work that has the launch for itself, in as many steps as the mailbox asks for. */
 static struct rondo_shape plan_steps(const struct rondo_limits *limits, const struct rondo_task *task,
                                      enum rondo_algo algo, struct rondo_work *work)
 {
     work_start(limits, task, algo, work);
-    work->bulk = limits->ranks > 1 && work->bytes >= limits->bulk_from;
     struct rondo_shape shape = rondo_choose_shape(limits, work->span);
     const uint64_t slots = slots_of(limits, algo);
+    work->bulk = fit_units(limits, work, slots, &shape);
     const uint32_t half = work->bulk ? limits->bulk_lines : limits->half_lines;
     const uint64_t room = slots ? half / slots : half;
     if ((uint64_t)shape.channels * shape.threads > room) {
@@ -81,7 +94,7 @@ static struct rondo_shape plan_steps(const struct rondo_limits *limits, const st
         shape.channels--;
     const uint64_t stride = (uint64_t)shape.channels * shape.threads;
     const uint64_t fewest = divide_up(limits->ranks, stride);
-    const uint64_t most = fewest > limits->max_per_thread ? fewest : limits->max_per_thread;
+    const uint64_t usual = (work->bulk ? 2 : 1) * limits->max_per_thread, most = fewest > usual ? fewest : usual;
     uint64_t per_thread = divide_up(work->span, stride);
     if (per_thread > room / stride)
         per_thread = room / stride;
@@ -306,19 +319,22 @@ static void plan_batch(struct rondo_group_plan *plan, size_t count, bool message
     char *const start = (char *)head;
     size_t at = sizeof *head;
     unsigned message_threads = 0, ends = 0;
+    bool bulk = false;
     memset((char *)head + sizeof head->lane, 0, sizeof *head - sizeof head->lane);
     launch->threads = 1;
     launch->steps = 0;
     launch->works = (unsigned)count;
     if (count)
         plan_exchange(plan->limits, plan->tasks + plan->tasks_done, count, &at, launch);
+    if (count == 1 && plan->tasks[plan->tasks_done].collective != RONDO_BARRIER)
+        bulk = ((const struct rondo_work *)(start + head->works_at))->bulk;
     head->steps = launch->steps;
     head->transfers_at = (uint16_t)at;
     launch->messages = 0;
     if (messages)
         ends = rondo_plan_transfers(plan, start, &at, head, &launch->messages, &message_threads);
 
-    if (launch->steps <= 1 && message_threads > launch->threads) /* threads of one step need not match the peers' */
+    if (launch->steps <= 1 && !bulk && message_threads > launch->threads) /* they need not match the peers' then */
         launch->threads = message_threads;
     launch->blocks = head->exchange_blocks + ends;
     launch->args_bytes = at;
