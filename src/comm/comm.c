@@ -202,6 +202,7 @@ static rondoResult_t open_device(struct rondoComm *comm, int ordinal)
     anchor = comm->anchor;
     comm->device = anchor->device;
     comm->ops->info(comm->device, &comm->info);
+    rondo_log_device(comm->info.ordinal);
     RONDO_TRY(rondo_config_complete(&comm->config, &comm->info));
     RONDO_TRY(comm->ops->mem_alloc(comm->device, rondo_lanes_control_bytes((unsigned)comm->ranks), RONDO_MEM_PRIVATE,
                                    &anchor->control));
@@ -218,13 +219,13 @@ static void log_comm(const struct rondo_making *m)
         return;
     for (int r = 0; r < comm->ranks; r++)
         if (r != comm->rank)
-            rondo_log(RONDO_LOG_INFO, "rank %d[%s %d %s] -> rank %d[%s %d %s] channels 0-%u via %s", comm->rank,
-                      comm->ops->name, comm->info.ordinal, comm->info.bus_id, r, comm->ops->name, m->cards[r].ordinal,
-                      m->cards[r].bus_id, comm->limits.max_channels - 1,
-                      rondo_link_path(comm->anchor, &comm->links[r]));
+            rondo_log_info(RONDO_LOG_INIT, "rank %d[%s %d %s] -> rank %d[%s %d %s] channels 0-%u via %s", comm->rank,
+                           comm->ops->name, comm->info.ordinal, comm->info.bus_id, r, comm->ops->name,
+                           m->cards[r].ordinal, m->cards[r].bus_id, comm->limits.max_channels - 1,
+                           rondo_link_path(comm->anchor, &comm->links[r]));
     const uint64_t now = rondo_now_ns();
-    rondo_log(
-        RONDO_LOG_INFO,
+    rondo_log_info(
+        RONDO_LOG_INIT,
         "comm %s rank %d of %d on %s: %zu KiB of device memory; init %.1f ms (join and device %.1f, mailboxes %.1f)",
         comm->config.name, comm->rank, comm->ranks, comm->info.name,
         (comm->anchor->mailbox.bytes + comm->anchor->control.bytes) >> 10, (double)(now - m->started_ns) * 1e-6,
