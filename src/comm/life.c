@@ -29,7 +29,7 @@ static rondoResult_t enter(struct rondoComm *comm, unsigned allowed)
     if (state == RONDO_COMM_RETIRED || state == RONDO_COMM_CANCELLED)
         result = rondo_fail(rondoInvalidArgument, "comm was destroyed or aborted");
     else if (state == RONDO_COMM_MAKING)
-        result = rondo_fail(rondoInvalidUsage, "comm is still being made");
+        result = rondo_fail(rondoInvalidArgument, "comm is still being made");
     else if (!(allowed & FAILED && state != RONDO_COMM_BROKEN) && (result = rondo_comm_failure(comm)) != rondoSuccess)
         ;
     else if (!(allowed & ENDED) && (state == RONDO_COMM_FINALIZED || state == RONDO_COMM_FINALIZING))
@@ -213,7 +213,7 @@ static rondoResult_t claim(struct rondoComm *comm, int *was)
         if (*was == RONDO_COMM_RETIRED || *was == RONDO_COMM_CANCELLED)
             return rondo_fail(rondoInvalidArgument, "comm was destroyed or aborted before");
         if (*was == RONDO_COMM_MAKING)
-            return rondo_fail(rondoInvalidUsage, "comm is still being made; rondoCommAbort ends that");
+            return rondo_fail(rondoInvalidArgument, "comm is still being made; rondoCommAbort ends that");
     } while (
         !__atomic_compare_exchange_n(&comm->state, was, RONDO_COMM_RETIRED, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
     return rondoSuccess;
@@ -312,7 +312,7 @@ static rondoResult_t check_query(struct rondoComm *comm, const void *out, const 
     const int state =
         comm && comm->magic == RONDO_COMM_MAGIC ? __atomic_load_n(&comm->state, __ATOMIC_ACQUIRE) : RONDO_COMM_RETIRED;
     if (state == RONDO_COMM_MAKING)
-        return rondo_fail(rondoInvalidUsage, "comm is still being made");
+        return rondo_fail(rondoInvalidArgument, "comm is still being made");
     if (state == RONDO_COMM_RETIRED || state == RONDO_COMM_CANCELLED)
         return rondo_fail(rondoInvalidArgument, "comm is not a live communicator");
     if (state == RONDO_COMM_BROKEN)

@@ -138,6 +138,7 @@ const struct rondo_device_ops rondo_device_cuda = {
     .write = rondo_cuda_write,
     .read = rondo_cuda_read,
     .fill = rondo_cuda_fill,
+    .check_pointer = rondo_cuda_check_pointer,
     .kernel = rondo_cuda_kernel,
     .event_create = rondo_cuda_event_create,
     .event_destroy = rondo_cuda_event_destroy,

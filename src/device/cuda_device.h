@@ -38,6 +38,7 @@ void rondo_cuda_pinned_free(struct rondo_device *, struct rondo_pinned *);
 rondoResult_t rondo_cuda_write(struct rondo_device *, void *, const void *, size_t);
 rondoResult_t rondo_cuda_read(struct rondo_device *, void *, const void *, size_t);
 rondoResult_t rondo_cuda_fill(struct rondo_device *, void *, size_t, uint32_t, size_t);
+rondoResult_t rondo_cuda_check_pointer(struct rondo_device *, const char *, const void *);
 
 rondoResult_t rondo_cuda_kernel(struct rondo_device *, unsigned, const struct rondo_kernel **);
 rondoResult_t rondo_cuda_event_create(struct rondo_device *, struct rondo_event **);

@@ -232,6 +232,13 @@ static rondoResult_t copy(struct rondo_device *device, void *to, const void *fro
     return rondoSuccess;
 }
 
+/* All memory of the process is device memory. */
+static rondoResult_t check_pointer(struct rondo_device *device, const char *name, const void *pointer)
+{
+    (void)device, (void)name, (void)pointer;
+    return rondoSuccess;
+}
+
 static rondoResult_t fill(struct rondo_device *device, void *to, size_t pitch, uint32_t word, size_t words)
 {
     (void)device;
@@ -338,6 +345,7 @@ const struct rondo_device_ops rondo_device_host = {
     .write = copy,
     .read = copy,
     .fill = fill,
+    .check_pointer = check_pointer,
     .kernel = kernel,
     .event_create = event_create,
     .event_destroy = event_destroy,

@@ -42,10 +42,12 @@ static rondoResult_t check_buffers(const struct rondoComm *comm, const struct ca
     const size_t sends = send_parts(comm, c), recvs = recv_parts(comm, c);
     if (c != RONDO_BROADCAST || call->root == comm->rank) {
         RONDO_TRY(rondo_check_buffer("sendbuff", call->send, sends, call->count, task->dtype));
+        RONDO_TRY(rondo_check_reach(comm, "sendbuff", call->send));
         task->send = call->send;
     }
     if (c != RONDO_REDUCE || call->root == comm->rank) {
         RONDO_TRY(rondo_check_buffer("recvbuff", call->recv, recvs, call->count, task->dtype));
+        RONDO_TRY(rondo_check_reach(comm, "recvbuff", call->recv));
         task->recv = call->recv;
     }
     if (!task->send || !task->recv)
