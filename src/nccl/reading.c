@@ -1,0 +1,124 @@
+#include "nccl/reading.h"
+
+#include "common/face.h"
+
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { ROOM = 256, MOST_CTAS = 128 };
+
+static const char *read_text(const char *text, char *room)
+{
+    (void)room;
+    return text;
+}
+
+static const char *read_none(const char *text, char *room)
+{
+    (void)text, (void)room;
+    return NULL;
+}
+
+static const char *read_level(const char *text, char *room)
+{
+    (void)room;
+    if (strcasecmp(text, "VERSION") == 0)
+        return NULL;
+    return strcasecmp(text, "ABORT") == 0 ? "INFO" : text;
+}
+
+/* What is no number stays as it is: who reads the row complains. */
+static const char *read_kib(const char *text, char *room)
+{
+    char *end;
+    const long bytes = strtol(text, &end, 0);
+    if (*end)
+        return text;
+    snprintf(room, ROOM, "%ld", bytes / 1024);
+    return room;
+}
+
+static const char *read_ctas(const char *text, char *room)
+{
+    char *end;
+    const long ctas = strtol(text, &end, 0);
+    if (*end || ctas <= MOST_CTAS)
+        return text;
+    snprintf(room, ROOM, "%d", MOST_CTAS);
+    return room;
+}
+
+static const char *read_cumem(const char *text, char *room)
+{
+    (void)room;
+    return strcmp(text, "-2") == 0 ? "1" : text;
+}
+
+static const char *read_algorithm(const char *text, char *room)
+{
+    (void)room;
+    return strcmp(text, "oneshot") == 0 || strcmp(text, "twoshot") == 0 ? text : NULL;
+}
+
+/* Whether one of the names in a list, separated by commas, is what `name` begins with, or is it exactly. */
+static int listed(const char *list, const char *name, int exactly)
+{
+    while (*list) {
+        const size_t length = strcspn(list, ",");
+        if (length && strncmp(list, name, length) == 0 && (!exactly || !name[length]))
+            return 1;
+        list += length + (list[length] == ',');
+    }
+    return 0;
+}
+
+/* The first interface that NCCL would take. None: the id's address stays the loopback one, which always works on one host. */
+static const char *read_interface(const char *text, char *room)
+{
+    const int but = *text == '^';
+    const int exactly = text[but] == '=';
+    const char *list = text + but + exactly;
+    struct if_nameindex *all = if_nameindex();
+    const char *found = NULL;
+    for (struct if_nameindex *i = all; i && i->if_index && !found; i++) {
+        if (listed(list, i->if_name, exactly) == but || (but && strcmp(i->if_name, "lo") == 0))
+            continue;
+        snprintf(room, ROOM, "%s", i->if_name);
+        found = room;
+    }
+    if (all)
+        if_freenameindex(all);
+    return found;
+}
+
+#define NCCL_PARAMETER(name, row, reading, help) {"NCCL_" #name, row, read_##reading},
+const struct rondo_nccl_parameter rondo_nccl_parameters[] = {
+#include "nccl/parameters.def"
+};
+#undef NCCL_PARAMETER
+const size_t rondo_nccl_parameter_count = sizeof rondo_nccl_parameters / sizeof *rondo_nccl_parameters;
+
+/* ---- the drop-in's face ---- */
+
+static const char *alias(const char *row, const char **name, char *room)
+{
+    for (size_t i = 0; i < rondo_nccl_parameter_count; i++) {
+        const struct rondo_nccl_parameter *p = &rondo_nccl_parameters[i];
+        const char *text = strcmp(p->row, row) == 0 ? getenv(p->name) : NULL;
+        const char *read = text && *text ? p->reading(text, room) : NULL;
+        if (!read)
+            continue;
+        *name = p->name;
+        return read;
+    }
+    return NULL;
+}
+
+const struct rondo_face *rondo_face(void)
+{
+    static const struct rondo_face face = {.tag = "NCCL", .shows_device = true, .logs_to_output = true, .alias = alias};
+    return &face;
+}
