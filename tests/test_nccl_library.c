@@ -89,7 +89,7 @@ Test(nccl_library, logs_in_the_format_of_nccl_and_where_it_is_told_to)
 
 Test(nccl_library, can_be_measured_on_the_host_device)
 {
-    if (access("/proc/self/exe", R_OK) || run("test -x \"$HERE/rondo-perf\"") != 0)
+    if (run("test -x \"$HERE/rondo-perf\"") != 0)
         cr_skip_test("no rondo-perf");
     cr_assert_eq(
         run("RONDO_DEVICE=host LD_PRELOAD=\"$HERE/host/libnccl.so.2\" timeout 100 \"$HERE/rondo-perf\" --op all -g 2 "
@@ -99,7 +99,7 @@ Test(nccl_library, can_be_measured_on_the_host_device)
     cr_assert_eq(
         run("RONDO_DEVICE=host timeout 100 \"$HERE/rondo-perf\" -g 2 -b 1K -e 1K --lib \"$HERE/host/libnccl.so.2\" "
             "2>&1"),
-        1, "%s", text);
+        2, "%s", text);
     cr_expect(strstr(text, "LD_PRELOAD"), "%s", text);
 }
 #endif
