@@ -415,6 +415,74 @@ Test(nccl_comms, may_be_polled_by_many_threads_while_they_are_used)
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = 2}, polled), 0);
 }
 
+/* ---- the end ---- */
+
+/* The last op waits for a slow rank for longer than Rondo's own finalize would. */
+static int slow_end(struct rig *rig)
+{
+    enum { SLOW_US = 2500000 };
+    float *a = rig->machine->alloc(COUNT * sizeof *a), *b = rig->machine->alloc(COUNT * sizeof *b);
+    for (int destroyed = 0; destroyed < 2; destroyed++) {
+        ncclComm_t comm;
+        RIG_OK(ncclCommInitRank(&comm, rig->ranks, rig->ids[1 + destroyed], rig->rank));
+        rig_input(rig, a, COUNT, rondoFloat, rondoSum);
+        const uint64_t start = rondo_now_ns();
+        if (rig->rank == 0)
+            rig->machine->compute(SLOW_US, rig->stream);
+        RIG_OK(ncclAllReduce(a, b, COUNT, rondoFloat, rondoSum, comm, rig->stream));
+        if (!destroyed)
+            RIG_OK(ncclCommFinalize(comm));
+        RIG_OK(ncclCommDestroy(comm));
+        RIG_CHECK(rondo_now_ns() - start >= SLOW_US / 2 * 1000ull, "it did not wait");
+        RIG_CHECK(rig_wrong(rig, b, COUNT, rondoFloat, rondoSum) == 0, "wrong results");
+        RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
+    }
+    rig->machine->free(a);
+    rig->machine->free(b);
+    return 0;
+}
+
+Test(nccl_comms, are_finalized_and_destroyed_after_their_ops_however_long_these_take)
+{
+    cr_assert_eq(rig_run(&two, slow_end), 0);
+}
+
+/* A peer that never comes: another thread's abort ends the finalize. */
+static void *finalizer(void *argument)
+{
+    struct watched *w = argument;
+    w->polled = ncclCommFinalize(w->comm);
+    return NULL;
+}
+
+static int aborted_finalize(struct rig *rig)
+{
+    struct watched w = {.comm = rig->comm};
+    pthread_t thread;
+    float *a = rig->machine->alloc(COUNT * sizeof *a);
+    if (rig->rank == 0) {
+        RIG_OK(ncclAllReduce(a, a, COUNT, rondoFloat, rondoSum, rig->comm, rig->stream));
+        pthread_create(&thread, NULL, finalizer, &w);
+        usleep(1500000);
+        const uint64_t start = rondo_now_ns();
+        RIG_OK(ncclCommAbort(rig->comm));
+        pthread_join(thread, NULL);
+        RIG_CHECK(since_ms(start) < 2500, "%f ms", since_ms(start));
+        RIG_CHECK(w.polled != rondoSuccess, "finalized without the other");
+    }
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
+    if (rig->rank != 0)
+        RIG_OK(ncclCommAbort(rig->comm));
+    rig->machine->stream_sync(rig->stream);
+    rig->machine->free(a);
+    return 0;
+}
+
+Test(nccl_comms, that_wait_for_their_ops_in_finalize_can_be_aborted)
+{
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = 2, .keep_comm = true}, aborted_finalize), 0);
+}
+
 /* ---- another host ---- */
 
 Test(nccl_comms, of_an_id_from_another_host_are_refused_at_once_and_that_host_is_named)

@@ -1,4 +1,5 @@
-/* The end of a comm, in order or not, and the calls that ask it about itself. Nothing here waits longer than 2 s in all. */
+/* The end of a comm, in order or not, and the calls that ask it about itself. Nothing here waits longer than 2 s in all, but the
+ * drop-in for ops. */
 #include "comm/bootstrap.h"
 #include "comm/comm.h"
 #include "comm/failure.h"
@@ -6,6 +7,7 @@
 #include "comm/retired.h"
 #include "comm/watch.h"
 #include "common/clock.h"
+#include "common/face.h"
 #include "common/log.h"
 #include "common/result.h"
 
@@ -106,10 +108,20 @@ static void move_on(struct rondoComm *comm, int state)
         ;
 }
 
+/* Whether all ops have ended. One that has failed, or that another thread aborts, is waited for no longer. */
+static bool drain(struct rondoComm *comm)
+{
+    bool done;
+    do
+        done = rondo_comm_drain(comm, DRAIN_MS);
+    while (!done && rondo_face()->waits_for_ops && rondo_comm_failure(comm) == rondoSuccess);
+    return done;
+}
+
 static rondoResult_t finalize(struct rondoComm *comm)
 {
     /* Kernels that an abort ended have not done what they were to. */
-    if (rondo_comm_drain(comm, DRAIN_MS) && rondo_comm_failure(comm) == rondoSuccess) {
+    if (drain(comm) && rondo_comm_failure(comm) == rondoSuccess) {
         move_on(comm, RONDO_COMM_FINALIZED);
         rondo_watch_tell(comm->watch, RONDO_WATCH_LEFT, NULL);
         return rondoSuccess;

@@ -10,6 +10,7 @@ struct rondo_face {
     const char *tag;     /* in log lines, and before parameters' names */
     bool shows_device;   /* in log lines */
     bool logs_to_output; /* standard output instead of standard error, where no file is named */
+    bool waits_for_ops;  /* a comm is finalized and destroyed after its ops, however long these take */
     /* What another parameter says of a row of env.def that its own does not set: a text, maybe in `room`, and that parameter's
      * name; or NULL. */
     const char *(*alias)(const char *row, const char **name, char *room);

@@ -45,7 +45,7 @@ NCCL_DECLARE(ncclResult_t, CommInitAll, ncclComm_t *comms, int ndev, const int *
 NCCL_DECLARE(ncclResult_t, CommSplit, ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config);
 NCCL_DECLARE(ncclResult_t, CommShrink, ncclComm_t comm, int *exclude, int exclude_count, ncclComm_t *newcomm,
              ncclConfig_t *config, int flags);
-/* A second one is ncclInvalidArgument. */
+/* Like CommDestroy it waits for the comm's ops, however long they take. A second one is ncclInvalidArgument. */
 NCCL_DECLARE(ncclResult_t, CommFinalize, ncclComm_t comm);
 NCCL_DECLARE(ncclResult_t, CommDestroy, ncclComm_t comm);
 NCCL_DECLARE(ncclResult_t, CommAbort, ncclComm_t comm);

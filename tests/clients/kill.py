@@ -59,6 +59,7 @@ def main():
     if "CLIENT_REPORTS" in os.environ:
         body(ranks.Rank(options))
         return
+    ranks.end_with_ranks()
     with tempfile.TemporaryDirectory() as reports:
         processes = ranks.start_ranks(options, reports, os.path.abspath(sys.argv[0]))
         try:

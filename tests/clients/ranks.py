@@ -109,6 +109,11 @@ def start_ranks(options, reports, script):
             for rank in range(options.ranks)]
 
 
+def end_with_ranks():
+    """A signal to end this process ends its ranks too, as an exception would."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+
 def stop(processes):
     for process in processes:
         if process.poll() is None:
@@ -151,6 +156,7 @@ def main(body, description, arguments=None, may_die=(), at_end=None):
         body(rank)
         sys.stdout.flush()
         sys.exit(1 if rank.failed else 0)
+    end_with_ranks()
     with tempfile.TemporaryDirectory() as reports:
         processes = start_ranks(options, reports, os.path.abspath(sys.argv[0]))
         try:
