@@ -12,7 +12,7 @@ static size_t positions_of(unsigned ranks)
     return 2u * ranks * MAX_FIFO_CHANNELS;
 }
 
-/* Control memory: the channels of all lanes, then each lane's positions, then each lane's table of peers, then two spare words. */
+/* Control memory: the channels of all lanes, then each lane's positions, then each lane's table of peers, then spare words. */
 static struct rondo_channel *channels_at(const struct rondo_anchor *anchor, unsigned lane)
 {
     return (struct rondo_channel *)anchor->control.address + (size_t)lane * RONDO_MAX_CHANNELS;
@@ -28,16 +28,16 @@ static char **peers_at(const struct rondo_anchor *anchor, unsigned ranks, unsign
     return (char **)positions_at(anchor, ranks, RONDO_LANE_COUNT) + (size_t)lane * ranks;
 }
 
-void *rondo_lanes_spare(const struct rondo_anchor *anchor, unsigned ranks, bool received)
+void *rondo_lanes_spare(const struct rondo_anchor *anchor, unsigned ranks, unsigned number)
 {
-    return (uint64_t *)peers_at(anchor, ranks, RONDO_LANE_COUNT) + received;
+    return (uint64_t *)peers_at(anchor, ranks, RONDO_LANE_COUNT) + number;
 }
 
 size_t rondo_lanes_control_bytes(unsigned ranks)
 {
     return RONDO_LANE_COUNT * (RONDO_MAX_CHANNELS * sizeof(struct rondo_channel) +
                                positions_of(ranks) * sizeof(uint32_t) + ranks * sizeof(char *)) +
-           2 * sizeof(uint64_t);
+           (1 + (size_t)ranks) * sizeof(uint64_t);
 }
 
 size_t rondo_lanes_report_bytes(void)

@@ -22,8 +22,9 @@ size_t rondo_lanes_control_bytes(unsigned ranks);
 size_t rondo_lanes_report_bytes(void);
 size_t rondo_lanes_mailbox_bytes(const struct rondo_limits *limits);
 
-/* A word of device memory that nobody looks at: what sends of nothing send, or receives of nothing receive. */
-void *rondo_lanes_spare(const struct rondo_anchor *anchor, unsigned ranks, bool received);
+/* A word of device memory that nobody looks at: number 0 is what messages of nothing send, and 1 + r takes what comes of them from
+ * rank r. */
+void *rondo_lanes_spare(const struct rondo_anchor *anchor, unsigned ranks, unsigned number);
 
 /* Puts the anchor's memory into its first state: lines empty, epochs and positions at `epoch`. Before any peer may write. */
 rondoResult_t rondo_lanes_reset(const struct rondo_anchor *anchor, const struct rondo_limits *limits, uint32_t epoch);

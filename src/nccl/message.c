@@ -11,18 +11,20 @@ static ncclResult_t empty(ncclComm_t comm, enum rondo_transfer_kind kind, ncclDa
     ncclResult_t result = rondo_comm_enter(comm);
     if (result != rondoSuccess)
         return rondo_group_error(result);
-    const struct rondo_message message = {
-        .buffer = rondo_lanes_spare(comm->anchor, (unsigned)comm->ranks, kind == RONDO_RECV),
-        .bytes = 1,
-        .kind = (uint8_t)kind,
-        .element = 1,
-        .peer = (uint16_t)peer,
-    };
     result = rondo_check_type(type);
     if (result == rondoSuccess)
         result = rondo_check_rank(comm, "peer", peer);
-    if (result == rondoSuccess)
+    if (result == rondoSuccess) {
+        const unsigned spare = kind == RONDO_SEND ? 0 : 1 + (unsigned)peer;
+        const struct rondo_message message = {
+            .buffer = rondo_lanes_spare(comm->anchor, (unsigned)comm->ranks, spare),
+            .bytes = 1,
+            .kind = (uint8_t)kind,
+            .element = 1,
+            .peer = (uint16_t)peer,
+        };
         result = rondo_group_add_message(comm, &message, stream);
+    }
     rondo_comm_leave(comm);
     return rondo_group_error(result);
 }
