@@ -79,6 +79,15 @@ Test(nccl_library, logs_in_the_format_of_nccl_and_where_it_is_told_to)
                      "grep -cE '^[^ :]+:[0-9]+:[0-9]+ \\[0\\] NCCL INFO '"),
                  0);
     cr_expect(atoi(text) >= 6, "%s lines", text);
+    cr_assert_eq(run("NCCL_DEBUG=INFO NCCL_LAUNCH_MODE=GROUP NCCL_DEBUG_SUBSYS=ENV timeout 100 python3 "
+                     "\"$TESTS/clients/bare.py\" \"$HERE/libnccl.so.2\" | sed 's/^[^ ]* //' | LC_ALL=C sort -u"),
+                 0);
+    cr_expect_str_eq(text,
+                     "NCCL 22809, 2 ranks\n"
+                     "[0] NCCL INFO NCCL_DEBUG set by environment to INFO\n"
+                     "[0] NCCL INFO NCCL_DEBUG_SUBSYS set by environment to ENV\n"
+                     "[0] NCCL INFO NCCL_LAUNCH_MODE set by environment to GROUP, which changes nothing\n",
+                     "%s", text);
     cr_assert_eq(
         run("d=$(mktemp -d) && NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT NCCL_DEBUG_FILE=$d/log.%p timeout 100 "
             "python3 \"$TESTS/clients/bare.py\" \"$HERE/libnccl.so.2\" && ls $d | wc -l && grep -h joined $d/*; "

@@ -6,6 +6,7 @@
 #include "enqueue/group.h"
 #include "nccl/config.h"
 #include "nccl/nccl.h"
+#include "nccl/reading.h"
 #include "nccl/refusal.h"
 
 #include <stdlib.h>
@@ -38,6 +39,7 @@ static ncclResult_t read_config(const ncclConfig_t *user, rondoConfig_t *config,
 {
     if (comm)
         __atomic_store_n(comm, NULL, __ATOMIC_RELAXED);
+    rondo_nccl_log_parameters();
     return rondo_group_error(rondo_nccl_config(user, config));
 }
 

@@ -1,8 +1,13 @@
 #include "nccl/reading.h"
 
+#include "rondo/rondo.h"
+
+#include "common/env.h"
 #include "common/face.h"
+#include "common/log.h"
 
 #include <net/if.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,6 +105,29 @@ const struct rondo_nccl_parameter rondo_nccl_parameters[] = {
 };
 #undef NCCL_PARAMETER
 const size_t rondo_nccl_parameter_count = sizeof rondo_nccl_parameters / sizeof *rondo_nccl_parameters;
+
+/* ---- the log's first lines ---- */
+
+static void log_parameters(void)
+{
+    const int version = (int)rondo_env()->nccl_version;
+    rondo_log_info(RONDO_LOG_INIT, "NCCL version %d.%d.%d, as served by Rondo %d.%d.%d", version / 10000,
+                   version / 100 % 100, version % 100, RONDO_MAJOR, RONDO_MINOR, RONDO_PATCH);
+    for (size_t i = 0; i < rondo_nccl_parameter_count; i++) {
+        const struct rondo_nccl_parameter *p = &rondo_nccl_parameters[i];
+        const char *text = getenv(p->name);
+        if (text && *text)
+            rondo_log_info(RONDO_LOG_ENV, "%s set by environment to %s%s", p->name, text,
+                           *p->row ? "" : ", which changes nothing");
+    }
+}
+
+void rondo_nccl_log_parameters(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (rondo_log_enabled(RONDO_LOG_INFO))
+        pthread_once(&once, log_parameters);
+}
 
 /* ---- the drop-in's face ---- */
 

@@ -15,4 +15,7 @@ struct rondo_nccl_parameter {
 extern const struct rondo_nccl_parameter rondo_nccl_parameters[];
 extern const size_t rondo_nccl_parameter_count;
 
+/* Logs, once per process, which version this is and which parameters the environment sets. */
+void rondo_nccl_log_parameters(void);
+
 #endif

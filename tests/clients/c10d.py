@@ -60,12 +60,11 @@ class Steps:
                     expect_equal(tensor, reduced(self.all, count, dtype, name), what)
 
     def premul_sum(self):
-        make = getattr(dist, "_make_nccl_premul_sum", None)
-        if not self.nccl or make is None:
+        if not self.nccl:
             return
-        for factor in (2.0, torch.tensor([2.0], device=self.device)):
+        for factor in (2.0, [torch.tensor([2.0], device=self.device)]):
             tensor = self.given(1000)
-            dist.all_reduce(tensor, make(factor))
+            dist.all_reduce(tensor, dist._make_nccl_premul_sum(factor))
             expect_equal(tensor, 2 * reduced(self.all, 1000, torch.float32, "sum"), f"premul sum by {factor}")
 
     def all_reduce_bool(self):
@@ -235,7 +234,7 @@ class Steps:
         manager = dist.distributed_c10d._coalescing_manager
         for kind in ("all_reduce", "all_gather", "reduce_scatter"):
             outs = [torch.empty(777 * (self.count if kind == "all_gather" else 1), device=self.device) for _ in range(8)]
-            with manager(device=self.device, async_ops=True) as cm:
+            with manager(async_ops=True) as cm:
                 for i, out in enumerate(outs):
                     if kind == "all_reduce":
                         out.copy_(self.given(777, salt=i))
