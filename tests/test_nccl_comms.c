@@ -2,9 +2,9 @@
 #include "comm/bootstrap_wire.h"
 #include "comm/root.h"
 #include "common/clock.h"
-#include "nccl/config.h"
 #include "nccl/nccl.h"
 #include "support/child.h"
+#include "support/nccl_config.h"
 #include "support/rig.h"
 
 #include <criterion/criterion.h>
@@ -17,34 +17,6 @@
 enum { COUNT = 2000 };
 
 static const struct rig_options two = {.ranks = 2, .no_comm = true}, three = {.ranks = 3, .no_comm = true};
-
-/* What a program of that version passes: a struct that ends with its last field. */
-static ncclConfig_t config_of(unsigned version, size_t size)
-{
-    ncclConfig_t config;
-    memset(&config, 0x5a, sizeof config); /* what is behind the end */
-    memset(&config, 0, size);
-    config.size = size;
-    config.magic = NCCL_MAGIC;
-    config.version = version;
-    for (char *at = (char *)&config.blocking; at < (char *)&config + size; at += sizeof(int))
-        *(int *)(void *)at = NCCL_CONFIG_UNDEF_INT;
-    if (size > offsetof(ncclConfig_t, netName))
-        config.netName = NULL;
-    if (size > offsetof(ncclConfig_t, commName))
-        config.commName = NULL;
-    return config;
-}
-
-static const struct {
-    unsigned version;
-    size_t size;
-} versions[] = {
-    {21400, offsetof(ncclConfig_t, cgaClusterSize)}, {21700, offsetof(ncclConfig_t, splitShare)},
-    {21805, offsetof(ncclConfig_t, trafficClass)},   {22705, offsetof(ncclConfig_t, nChannelsPerNetPeer)},
-    {22809, offsetof(ncclConfig_t, graphUsageMode)}, {23007, sizeof(ncclConfig_t)},
-};
-enum { VERSIONS = sizeof versions / sizeof *versions };
 
 /* ---- making comms ---- */
 
@@ -196,66 +168,6 @@ static int twice(struct rig *rig)
 Test(nccl_comms, that_are_null_or_dead_give_errors_and_no_crash)
 {
     cr_assert_eq(rig_run(&two, twice), 0);
-}
-
-/* ---- configs ---- */
-
-Test(nccl_comms, take_the_configs_of_every_version)
-{
-    for (size_t v = 0; v < VERSIONS; v++) {
-        ncclConfig_t config = config_of(versions[v].version, versions[v].size);
-        rondoConfig_t read;
-        cr_assert_eq(rondo_nccl_config(&config, &read), rondoSuccess, "%u: %s", versions[v].version,
-                     rondoGetLastError(NULL));
-        cr_expect_eq(read.blocking, NCCL_CONFIG_UNDEF_INT);
-        cr_expect_eq(read.minCTAs, NCCL_CONFIG_UNDEF_INT);
-        cr_expect_eq(read.maxCTAs, NCCL_CONFIG_UNDEF_INT);
-        cr_expect_null(read.commName);
-        config.blocking = 0;
-        cr_assert_eq(rondo_nccl_config(&config, &read), rondoSuccess);
-        cr_expect_eq(read.blocking, 0);
-        config.blocking = 2;
-        cr_expect_eq(rondo_nccl_config(&config, &read), rondoInvalidArgument);
-    }
-}
-
-Test(nccl_comms, take_what_a_config_says_and_leave_what_its_version_did_not_have)
-{
-    ncclConfig_t config = config_of(22809, offsetof(ncclConfig_t, graphUsageMode));
-    rondoConfig_t read;
-    config.minCTAs = 2;
-    config.maxCTAs = 500;
-    config.commName = "name";
-    cr_assert_eq(rondo_nccl_config(&config, &read), rondoSuccess);
-    cr_expect_eq(read.minCTAs, 2);
-    cr_expect_eq(read.maxCTAs, 128);
-    cr_expect_str_eq(read.commName, "name");
-    config.version = 21700; /* a larger struct than the version's */
-    config.commName = (const char *)8;
-    config.CTAPolicy = 77;
-    cr_assert_eq(rondo_nccl_config(&config, &read), rondoSuccess);
-    cr_expect_null(read.commName);
-    config = config_of(24000, sizeof config);
-    config.size += 64; /* a later version's */
-    cr_expect_eq(rondo_nccl_config(&config, &read), rondoSuccess);
-}
-
-Test(nccl_comms, refuse_configs_that_are_none)
-{
-    ncclConfig_t config = config_of(22809, sizeof config);
-    rondoConfig_t read;
-    config.magic = 0xdeadbeef;
-    cr_expect_eq(rondo_nccl_config(&config, &read), rondoInvalidArgument);
-    cr_expect(strstr(rondoGetLastError(NULL), "NCCL_CONFIG_INITIALIZER"));
-    config = config_of(22809, sizeof config);
-    config.size = 4;
-    cr_expect_eq(rondo_nccl_config(&config, &read), rondoInvalidArgument);
-    config = config_of(22809, sizeof config);
-    config.cgaClusterSize = 9;
-    cr_expect_eq(rondo_nccl_config(&config, &read), rondoInvalidArgument);
-    config = config_of(22809, sizeof config);
-    config.minCTAs = 0;
-    cr_expect_eq(rondo_nccl_config(&config, &read), rondoInvalidArgument);
 }
 
 /* ---- non-blocking ---- */

@@ -270,6 +270,33 @@ Test(nccl_corners, bad_arguments_are_refused_and_the_comm_stays_well)
     cr_assert_eq(both_layouts(bad_arguments, 2), 0);
 }
 
+/* GPUs do not reach what malloc gives; on the host device it is device memory. */
+static int checked_pointers(struct rig *rig)
+{
+    float *device = rig->machine->alloc(COUNT * sizeof *device), *host = calloc(COUNT, sizeof *host);
+    const ncclComm_t c = rig->comm;
+    if (!rig_on_host()) {
+        RIG_REFUSED(rondoInvalidArgument, "sendbuff",
+                    ncclAllReduce(host, device, 1, rondoFloat, rondoSum, c, rig->stream));
+        RIG_REFUSED(rondoInvalidArgument, "recvbuff",
+                    ncclAllReduce(device, host, 1, rondoFloat, rondoSum, c, rig->stream));
+        RIG_REFUSED(rondoInvalidArgument, "sendbuff", ncclSend(host, 1, rondoFloat, 0, c, rig->stream));
+        RIG_REFUSED(rondoInvalidArgument, "recvbuff", ncclRecv(host, 1, rondoFloat, 0, c, rig->stream));
+    } else {
+        RIG_OK(ncclAllReduce(host, device, 1, rondoFloat, rondoSum, c, rig->stream));
+        rig->machine->stream_sync(rig->stream);
+    }
+    free(host);
+    rig->machine->free(device);
+    return rig_try(rig, 1);
+}
+
+Test(nccl_corners, buffers_that_the_device_cannot_reach_are_refused_where_pointers_are_checked)
+{
+    setenv("NCCL_CHECK_POINTERS", "1", 1);
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2)}, checked_pointers), 0);
+}
+
 /* ---- operators ---- */
 
 static int operators(struct rig *rig)
@@ -304,122 +331,6 @@ static int operators(struct rig *rig)
 Test(nccl_corners, an_operator_is_copied_by_the_call_that_uses_it)
 {
     cr_assert_eq(both_layouts(operators, 2), 0);
-}
-
-/* ---- groups ---- */
-
-static int group_errors(struct rig *rig)
-{
-    ncclSimInfo_t info = {sizeof info, NCCL_SIM_INFO_MAGIC, 22809, 5};
-    const size_t bytes = COUNT * sizeof(float);
-    float *a = rig->machine->alloc(bytes);
-    RIG_REFUSED(rondoInvalidUsage, "without", ncclGroupEnd());
-    RIG_REFUSED(rondoInvalidUsage, "without", ncclGroupSimulateEnd(NULL));
-    RIG_REFUSED(rondoInvalidUsage, "without", ncclGroupSimulateEnd(&info));
-    rig->machine->fill(a, 0, bytes);
-    /* the first error is the group's, and nothing of the group was issued */
-    RIG_OK(ncclGroupStart());
-    RIG_OK(ncclAllReduce(a, a, COUNT, rondoFloat, rondoSum, rig->comm, rig->stream));
-    RIG_CHECK(ncclBroadcast(a, a, COUNT, rondoFloat, 99, rig->comm, rig->stream) == rondoInvalidArgument, "root");
-    RIG_CHECK(ncclCommGrow(rig->comm, 9, NULL, -1, NULL, NULL) == rondoInvalidUsage, "grow");
-    RIG_REFUSED(rondoInvalidArgument, "root is 99", ncclGroupEnd());
-    /* what is refused is the group's error too */
-    RIG_OK(ncclGroupStart());
-    RIG_CHECK(ncclSignal(0, 0, 0, 0, rig->comm, rig->stream) == rondoInvalidUsage, "signal");
-    RIG_REFUSED(rondoInvalidUsage, "one-sided", ncclGroupEnd());
-    /* simulated: nothing runs, so one rank alone may do it */
-    if (rig->rank == 0) {
-        RIG_OK(ncclGroupStart());
-        RIG_OK(ncclAllReduce(a, a, COUNT, rondoFloat, rondoSum, rig->comm, rig->stream));
-        RIG_OK(ncclGroupSimulateEnd(&info));
-        RIG_CHECK(info.estimatedTime == NCCL_UNDEF_FLOAT, "%f", (double)info.estimatedTime);
-        rig->machine->stream_sync(rig->stream);
-        RIG_OK(ncclGroupStart());
-        RIG_CHECK(ncclBroadcast(a, a, COUNT, rondoFloat, 99, rig->comm, rig->stream) == rondoInvalidArgument, "root");
-        RIG_REFUSED(rondoInvalidArgument, "root is 99", ncclGroupSimulateEnd(&info));
-        info.magic = 1;
-        RIG_OK(ncclGroupStart());
-        RIG_REFUSED(rondoInvalidArgument, "simInfo", ncclGroupSimulateEnd(&info));
-    }
-    RIG_OK(ncclGroupStart());
-    RIG_OK(ncclGroupStart());
-    RIG_OK(ncclAllReduce(a, a, COUNT, rondoFloat, rondoSum, rig->comm, rig->stream));
-    RIG_OK(ncclGroupEnd());
-    RIG_OK(ncclGroupSimulateEnd(NULL)); /* a plain end */
-    rig->machine->stream_sync(rig->stream);
-    rig->machine->free(a);
-    return rig_try(rig, 1);
-}
-
-Test(nccl_corners, a_group_gives_its_first_error_and_issues_nothing_then)
-{
-    cr_assert_eq(both_layouts(group_errors, 2), 0);
-}
-
-static int mixed_group(struct rig *rig)
-{
-    ncclConfig_t config;
-    ncclComm_t other;
-    ncclResult_t state;
-    float *a = rig->machine->alloc(COUNT * sizeof *a);
-    memset(&config, 0, sizeof config);
-    config.size = offsetof(ncclConfig_t, cgaClusterSize);
-    config.magic = NCCL_MAGIC;
-    config.version = 21400;
-    RIG_CHECK(ncclCommSplit(rig->comm, 0, rig->rank, &other, &config) == rondoInProgress, "split");
-    do
-        RIG_OK(ncclCommGetAsyncError(other, &state));
-    while (state == rondoInProgress);
-    RIG_CHECK(state == rondoSuccess, "%d", state);
-    RIG_OK(ncclGroupStart());
-    RIG_OK(ncclAllReduce(a, a, COUNT, rondoFloat, rondoSum, rig->comm, rig->stream));
-    RIG_OK(ncclAllReduce(a, a, COUNT, rondoFloat, rondoSum, other, rig->stream));
-    RIG_REFUSED(rondoInvalidArgument, "non-blocking", ncclGroupEnd());
-    RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
-    rig->machine->stream_sync(rig->stream);
-    rig->machine->free(a);
-    RIG_OK(ncclCommDestroy(other));
-    return rig_try(rig, 1);
-}
-
-Test(nccl_corners, a_group_of_blocking_and_non_blocking_comms_is_refused)
-{
-    cr_assert_eq(both_layouts(mixed_group, 2), 0);
-}
-
-/* ---- captures ---- */
-
-static int captured(struct rig *rig)
-{
-    const size_t bytes = COUNT * sizeof(float);
-    float *send = rig->machine->alloc(bytes), *recv = rig->machine->alloc(bytes);
-    struct CUstream_st *other = rig->machine->stream_create(MACHINE_STREAM_NONBLOCKING);
-    rig_input(rig, send, COUNT, rondoFloat, rondoSum);
-    rig->machine->capture_begin(rig->stream, MACHINE_CAPTURE_THREAD_LOCAL);
-    RIG_OK(ncclGroupStart());
-    RIG_OK(ncclAllReduce(send, recv, COUNT, rondoFloat, rondoSum, rig->comm, rig->stream));
-    RIG_OK(ncclAllReduce(send, recv, COUNT, rondoFloat, rondoSum, rig->comm, other));
-    RIG_REFUSED(rondoInvalidUsage, "capture", ncclGroupEnd());
-    RIG_OK(ncclAllReduce(send, recv, COUNT, rondoFloat, rondoSum, rig->comm, rig->stream));
-    RIG_OK(ncclSend(NULL, 0, rondoFloat, (rig->rank + 1) % rig->ranks, rig->comm, rig->stream));
-    RIG_OK(ncclRecv(NULL, 0, rondoFloat, (rig->rank + rig->ranks - 1) % rig->ranks, rig->comm, rig->stream));
-    struct machine_graph *graph = rig->machine->capture_end(rig->stream);
-    for (int replay = 0; replay < 20; replay++) {
-        rig->machine->fill(recv, 0, bytes);
-        rig->machine->graph_launch(graph, rig->stream);
-        rig->machine->stream_sync(rig->stream);
-        RIG_CHECK(rig_wrong(rig, recv, COUNT, rondoFloat, rondoSum) == 0, "replay %d", replay);
-    }
-    rig->machine->graph_destroy(graph);
-    rig->machine->stream_destroy(other);
-    rig->machine->free(send);
-    rig->machine->free(recv);
-    return 0;
-}
-
-Test(nccl_corners, ops_are_captured_and_replayed_and_a_group_is_captured_whole_or_not_at_all)
-{
-    cr_assert_eq(both_layouts(captured, 2), 0);
 }
 
 /* ---- memory ---- */

@@ -6,12 +6,15 @@
 #include "common/face.h"
 #include "common/log.h"
 
+#include <ifaddrs.h>
 #include <net/if.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 
 enum { ROOM = 256, MOST_CTAS = 128 };
 
@@ -69,33 +72,39 @@ static const char *read_algorithm(const char *text, char *room)
 }
 
 /* Whether one of the names in a list, separated by commas, is what `name` begins with, or is it exactly. */
-static int listed(const char *list, const char *name, int exactly)
+static bool listed(const char *list, const char *name, bool exactly)
 {
     while (*list) {
         const size_t length = strcspn(list, ",");
         if (length && strncmp(list, name, length) == 0 && (!exactly || !name[length]))
-            return 1;
+            return true;
         list += length + (list[length] == ',');
     }
-    return 0;
+    return false;
+}
+
+static bool has_address(const struct ifaddrs *interface)
+{
+    const struct sockaddr *address = interface->ifa_addr;
+    return address && (address->sa_family == AF_INET || address->sa_family == AF_INET6) &&
+           interface->ifa_flags & IFF_UP;
 }
 
 /* The first interface that NCCL would take. None: the id's address stays the loopback one, which always works on one host. */
 static const char *read_interface(const char *text, char *room)
 {
-    const int but = *text == '^';
-    const int exactly = text[but] == '=';
-    const char *list = text + but + exactly;
-    struct if_nameindex *all = if_nameindex();
-    const char *found = NULL;
-    for (struct if_nameindex *i = all; i && i->if_index && !found; i++) {
-        if (listed(list, i->if_name, exactly) == but || (but && strcmp(i->if_name, "lo") == 0))
+    const bool but = *text == '^', exactly = text[but] == '=';
+    const char *list = text + but + exactly, *found = NULL;
+    struct ifaddrs *all = NULL;
+    if (getifaddrs(&all) != 0)
+        return NULL;
+    for (const struct ifaddrs *i = all; i && !found; i = i->ifa_next) {
+        if (!has_address(i) || listed(list, i->ifa_name, exactly) == but || (but && i->ifa_flags & IFF_LOOPBACK))
             continue;
-        snprintf(room, ROOM, "%s", i->if_name);
+        snprintf(room, ROOM, "%s", i->ifa_name);
         found = room;
     }
-    if (all)
-        if_freenameindex(all);
+    freeifaddrs(all);
     return found;
 }
 
