@@ -151,8 +151,7 @@ static void set_device(int device)
         fprintf(stderr, "GPU %d is beyond what the harness knows (%d)\n", device, MAX_DEVICES);
         _exit(1);
     }
-    CHECK(cudaSetDevice(device));
-    CHECK(cudaFree(NULL));
+    CHECK(cudaSetDevice(device)); /* makes the context */
     load_compute(device);
 }
 

@@ -135,20 +135,23 @@ static int poisoned(struct rig *rig)
     RIG_OK(rondo_anchor_create(rig->comm->ops, rig_device(rig, rig->rank), &anchor));
     const size_t control = rondo_lanes_control_bytes(RANKS), mailbox = rondo_lanes_mailbox_bytes(&limits);
     RIG_OK(anchor->ops->mem_alloc(anchor->device, control, RONDO_MEM_PRIVATE, &anchor->control));
-    RIG_OK(anchor->ops->mem_alloc(anchor->device, mailbox, RONDO_MEM_PRIVATE, &anchor->mailbox));
+    struct rondo_mem *inbox = &anchor->areas[RONDO_AREA_INBOX];
+    RIG_OK(anchor->ops->mem_alloc(anchor->device, mailbox, RONDO_MEM_PRIVATE, inbox));
+    const struct rondo_box box = {inbox->address, NULL};
     RIG_OK(anchor->ops->pinned_alloc(anchor->device, rondo_lanes_report_bytes(), &anchor->reports));
     uint32_t *words = malloc(mailbox > control ? mailbox : control);
     for (size_t p = 0; p < sizeof poisons / sizeof *poisons; p++) {
         RIG_OK(anchor->ops->fill(anchor->device, anchor->control.address, 4, poisons[p], control / 4));
-        RIG_OK(anchor->ops->fill(anchor->device, anchor->mailbox.address, 4, poisons[p], mailbox / 4));
+        RIG_OK(anchor->ops->fill(anchor->device, inbox->address, 4, poisons[p], mailbox / 4));
         memset(anchor->reports.host, 0xa5, rondo_lanes_report_bytes());
         RIG_OK(rondo_lanes_reset(anchor, &limits, 77));
+        RIG_OK(rondo_lanes_reset_box(anchor, &limits, 77, &box));
         RIG_OK(anchor->ops->read(anchor->device, words, anchor->control.address, control));
         const struct rondo_channel *channels = (const struct rondo_channel *)words;
         for (int c = 0; c < RONDO_LANE_COUNT * RONDO_MAX_CHANNELS; c++)
             RIG_CHECK(channels[c].epoch == 77 && !channels[c].busy && !channels[c].stop && !channels[c].claim,
                       "channel %d is dirty", c);
-        RIG_OK(anchor->ops->read(anchor->device, words, anchor->mailbox.address, mailbox));
+        RIG_OK(anchor->ops->read(anchor->device, words, inbox->address, mailbox));
         for (unsigned l = 0; l < RONDO_LANE_COUNT; l++)
             RIG_CHECK(mailbox_at_rest(&limits, (const char *)words + l * (mailbox / RONDO_LANE_COUNT)) &&
                           mailbox_credits_are(&limits, (const char *)words + l * (mailbox / RONDO_LANE_COUNT), 77),

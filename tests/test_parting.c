@@ -19,8 +19,8 @@ static int touch(struct rig *rig)
     const struct rondoComm *comm = rig->comm;
     uint32_t word;
     for (int r = 0; r < rig->ranks; r++)
-        for (size_t at = 0; r != rig->rank && at < comm->anchor->mailbox.bytes; at += 4096)
-            RIG_OK(comm->ops->read(comm->device, &word, comm->links[r].address + at, sizeof word));
+        for (size_t at = 0; r != rig->rank && at < comm->anchor->areas[RONDO_AREA_INBOX].bytes; at += 4096)
+            RIG_OK(comm->ops->read(comm->device, &word, comm->lanes[0].args.to[r] + at, sizeof word));
     return 0;
 }
 
@@ -39,7 +39,7 @@ static int all_freed(struct rig *rig)
 
 static int one_after_another(struct rig *rig)
 {
-    RIG_CHECK(rig->ranks == 1 || rig->comm->anchor->mailbox.kind == RONDO_MEM_LEGACY, "other memory");
+    RIG_CHECK(rig->ranks == 1 || rig->comm->anchor->areas[RONDO_AREA_INBOX].kind == RONDO_MEM_LEGACY, "other memory");
     if (rig_try(rig, 1))
         return 1;
     for (int r = 0; r < rig->ranks; r++) {

@@ -192,6 +192,7 @@ static int batches(struct rig *rig)
     }
     for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++) {
         size_t share = half / numbers[n] / (line * ranks) * line * ranks;
+        share = share > 8 ? share : 8; /* where halves are small, see rondo_links_make */
         if (share + 2 * line + GUARD > BUFFER)
             share = BUFFER - 2 * line - GUARD;
         if (one_group(rig, send, recv, numbers[n], 8, 0) || one_group(rig, send, recv, numbers[n], share, 0) ||

@@ -26,6 +26,7 @@ void rondo_card_fill(const struct rondoComm *comm, struct rondo_card *card)
                                                                                                      : 2);
     card->shareable = comm->info.shareable && env->cumem_enable;
     card->legacy = comm->info.legacy_ipc;
+    rondo_path_wish_fill(&card->wish, comm->info.capability);
 }
 
 static rondoResult_t differ(const char *what, int rank, long theirs, long first)

@@ -3,6 +3,7 @@
 #define RONDO_COMM_CARD_H
 
 #include "comm/comm.h"
+#include "transport/path.h"
 
 #include <stdint.h>
 
@@ -17,6 +18,7 @@ struct rondo_card {
     int32_t min_ctas, max_ctas, buffer_kib, shared_device;
     int32_t forced_algo_and_threads; /* of RONDO_ALGO and RONDO_THREADS, to be compared */
     uint8_t shareable, legacy;
+    struct rondo_path_wish wish;
 };
 
 void rondo_card_fill(const struct rondoComm *comm, struct rondo_card *card);

@@ -3,8 +3,10 @@
 #include "comm/bootstrap.h"
 #include "comm/card.h"
 #include "comm/failure.h"
+#include "comm/links.h"
 #include "comm/parting.h"
 #include "comm/retired.h"
+#include "comm/vote.h"
 #include "comm/watch.h"
 #include "common/clock.h"
 #include "common/env.h"
@@ -39,24 +41,8 @@ static int forced_algo(void)
     return -1;
 }
 
-/* FIFOs for sends and receives: as many to and from each peer as blocks of a launch can serve at once, in half as much memory
- * as a half of the mailbox has. Three quarters of a FIFO hold more than a warp sends: lanes that have room for their lines wait for
- * those that have none (the compiler joins them before they store), and these wait for the receiver, which must not need the
- * lines of the former. */
-static void set_fifos(struct rondo_limits *limits)
-{
-    enum { MOST_CHANNELS = 32, FEWEST_LINES = 64 };
-    const unsigned peers = limits->ranks > 1 ? limits->ranks - 1 : 1;
-    limits->fifo_channels = 1;
-    while (limits->fifo_channels < MOST_CHANNELS && 2 * limits->fifo_channels * (2 * peers + 1) <= limits->max_channels)
-        limits->fifo_channels *= 2;
-    limits->fifo_lines = FEWEST_LINES;
-    while (2ull * limits->fifo_lines * peers * limits->fifo_channels <= limits->half_lines / 2)
-        limits->fifo_lines *= 2;
-}
-
 /* Every rank computes the same limits: from its config, which the cards showed to be everyone's, and from the least of
- * what the devices offer. */
+ * what the devices offer. The mailboxes' are set with the paths. */
 static void set_limits(struct rondo_making *m)
 {
     struct rondoComm *comm = m->comm;
@@ -71,120 +57,8 @@ static void set_limits(struct rondo_making *m)
         if ((unsigned)m->cards[r].threads < limits->max_threads)
             limits->max_threads = (unsigned)m->cards[r].threads;
     limits->max_per_thread = limits->max_threads == 1 ? 1u << 20 : 4;
-    const uint32_t fewest = 2 * limits->ranks * limits->ranks; /* plan_steps: a step has a line for each rank */
-    limits->half_lines = (uint32_t)((uint64_t)comm->config.buffer_kib * 1024 / limits->line_bytes);
-    limits->half_lines = limits->half_lines < fewest ? fewest : limits->half_lines;
-    set_fifos(limits);
     limits->forced_algo = forced_algo();
     limits->forced_threads = env->threads > 0 ? (unsigned)env->threads : 0;
-}
-
-/* Own mailbox memory of a kind, mapped by all peers and theirs by us. On an error everything is closed again; the ranks
- * have not yet agreed on how it went. */
-static rondoResult_t map_mailboxes(struct rondo_making *m, enum rondo_mem_kind kind)
-{
-    struct rondoComm *comm = m->comm;
-    struct rondo_anchor *anchor = comm->anchor;
-    struct rondo_limits *limits = &comm->limits;
-    struct rondo_mem_handle handle = {.fd = -1};
-    struct rondo_link_peer peer;
-    struct rondo_offer mine = {.anchor_id = anchor->id, .kind = kind}, *offers;
-    void *memory;
-    int fds[RONDO_MAX_RANKS];
-
-    RONDO_TRY(rondo_arena_alloc(comm->arena, (size_t)comm->ranks * sizeof *offers, &memory));
-    offers = memory;
-    for (int r = 0; r < comm->ranks; r++)
-        fds[r] = -1;
-    mine.bytes = rondo_lanes_mailbox_bytes(limits);
-    rondoResult_t result = anchor->ops->mem_alloc(anchor->device, mine.bytes, kind, &anchor->mailbox);
-    if (result == rondoSuccess)
-        result = rondo_lanes_reset(anchor, limits, (uint32_t)rondo_env()->epoch_start);
-    if (result == rondoSuccess && kind != RONDO_MEM_PRIVATE)
-        result = anchor->ops->mem_export(anchor->device, &anchor->mailbox, &handle);
-    memcpy(mine.handle, handle.bytes, sizeof mine.handle);
-    if (result != rondoSuccess)
-        mine.bytes = 0; /* the others learn that there is nothing to map */
-
-    rondoResult_t exchange = rondo_bootstrap_all_gather(comm->bootstrap, &mine, offers, sizeof mine);
-    if (exchange == rondoSuccess && kind == RONDO_MEM_SHAREABLE)
-        exchange = rondo_bootstrap_exchange_fds(comm->bootstrap, handle.fd, fds);
-    if (handle.fd >= 0)
-        close(handle.fd);
-    if (exchange != rondoSuccess)
-        result = exchange;
-
-    for (int r = 0; r < comm->ranks && result == rondoSuccess; r++) {
-        if (r == comm->rank)
-            continue;
-        peer.offer = offers[r];
-        peer.fd = fds[r];
-        peer.same_process = rondo_bootstrap_same_process(comm->bootstrap, r) &&
-                            (!rondo_env()->p2p_direct_disable || kind == RONDO_MEM_PRIVATE);
-        if (peer.offer.bytes == 0)
-            result = rondo_fail(rondoRemoteError, "rank %d could not make its mailbox", r);
-        else
-            result = rondo_link_open(anchor, &peer, &comm->links[r]);
-    }
-    for (int r = 0; r < comm->ranks; r++)
-        if (fds[r] >= 0)
-            close(fds[r]);
-    rondo_arena_free(comm->arena, memory);
-    return result;
-}
-
-static void unmap_mailboxes(struct rondoComm *comm)
-{
-    for (int r = 0; r < comm->ranks; r++)
-        rondo_link_close(comm->anchor, &comm->links[r]);
-}
-
-/* Whether all ranks are well: one rank's failure is everyone's. Also orders what all did before against what any does
- * after. */
-static rondoResult_t vote(struct rondoComm *comm, rondoResult_t mine, const char *what)
-{
-    int votes[RONDO_MAX_RANKS], my_vote = mine;
-    RONDO_TRY(rondo_bootstrap_all_gather(comm->bootstrap, &my_vote, votes, sizeof my_vote));
-    if (mine != rondoSuccess)
-        return mine;
-    for (int r = 0; r < comm->ranks; r++)
-        if (votes[r] != rondoSuccess)
-            return rondo_fail(rondoRemoteError, "rank %d failed in comm init: %s: %s", r, what,
-                              rondo_result_text(votes[r]));
-    return rondoSuccess;
-}
-
-/* Tries the kinds of memory that all ranks can have, best first, until one is mapped everywhere. */
-static rondoResult_t connect(struct rondo_making *m)
-{
-    struct rondoComm *comm = m->comm;
-    bool shareable = true, legacy = true, one_process = true;
-    for (int r = 0; r < comm->ranks; r++) {
-        shareable &= m->cards[r].shareable != 0;
-        legacy &= m->cards[r].legacy != 0;
-        one_process &= r == comm->rank || rondo_bootstrap_same_process(comm->bootstrap, r);
-    }
-    /* Whether all ranks are in one process is the same for all ranks, as "same process" is an equivalence. */
-    const bool allowed[] = {
-        [RONDO_MEM_PRIVATE] = one_process, [RONDO_MEM_SHAREABLE] = shareable, [RONDO_MEM_LEGACY] = legacy};
-    static const enum rondo_mem_kind order[] = {RONDO_MEM_SHAREABLE, RONDO_MEM_LEGACY, RONDO_MEM_PRIVATE};
-    rondoResult_t result = rondoSystemError;
-    bool tried = false;
-    for (size_t k = 0; k < sizeof order / sizeof *order; k++) {
-        if (!allowed[order[k]])
-            continue;
-        tried = true;
-        result = vote(comm, map_mailboxes(m, order[k]), "mapping the peers' mailboxes");
-        if (result == rondoSuccess)
-            return rondoSuccess;
-        rondo_log(RONDO_LOG_WARN, "rank %d: mailboxes of kind %d cannot be used: %s", comm->rank, (int)order[k],
-                  rondo_last_error());
-        unmap_mailboxes(comm);
-        /* peers that did map it let go before the next vote; the memory itself goes with the anchor or here */
-        RONDO_TRY(vote(comm, rondoSuccess, "letting go of the peers' mailboxes"));
-        comm->anchor->ops->mem_free(comm->device, &comm->anchor->mailbox);
-    }
-    return tried ? result : rondo_fail(result, "no kind of device memory can be shared by all ranks");
 }
 
 static rondoResult_t load_kernels(struct rondoComm *comm)
@@ -212,23 +86,23 @@ static rondoResult_t open_device(struct rondoComm *comm, int ordinal)
     return load_kernels(comm);
 }
 
+static size_t device_bytes(const struct rondo_anchor *anchor)
+{
+    return anchor->areas[RONDO_AREA_INBOX].bytes + anchor->areas[RONDO_AREA_OUTBOX].bytes;
+}
+
 static void log_comm(const struct rondo_making *m)
 {
     const struct rondoComm *comm = m->comm;
     if (!rondo_log_enabled(RONDO_LOG_INFO))
         return;
-    for (int r = 0; r < comm->ranks; r++)
-        if (r != comm->rank)
-            rondo_log_info(RONDO_LOG_INIT, "rank %d[%s %d %s] -> rank %d[%s %d %s] channels 0-%u via %s", comm->rank,
-                           comm->ops->name, comm->info.ordinal, comm->info.bus_id, r, comm->ops->name,
-                           m->cards[r].ordinal, m->cards[r].bus_id, comm->limits.max_channels - 1,
-                           rondo_link_path(comm->anchor, &comm->links[r]));
+    rondo_links_log(comm, m->cards);
     const uint64_t now = rondo_now_ns();
     rondo_log_info(
         RONDO_LOG_INIT,
         "comm %s rank %d of %d on %s: %zu KiB of device memory; init %.1f ms (join and device %.1f, mailboxes %.1f)",
         comm->config.name, comm->rank, comm->ranks, comm->info.name,
-        (comm->anchor->mailbox.bytes + comm->anchor->control.bytes) >> 10, (double)(now - m->started_ns) * 1e-6,
+        (device_bytes(comm->anchor) + comm->anchor->control.bytes) >> 10, (double)(now - m->started_ns) * 1e-6,
         (double)(m->joined_ns - m->started_ns) * 1e-6, (double)(m->mapped_ns - m->joined_ns) * 1e-6);
 }
 
@@ -238,12 +112,10 @@ static rondoResult_t make(struct rondo_making *m)
     struct rondoComm *comm = m->comm;
     void *memory;
     if (m->split)
-        RONDO_TRY(vote(comm, m->ready, "waiting for the parent's ops"));
-    RONDO_TRY(vote(comm, open_device(comm, m->request.ordinal), "opening the device"));
+        RONDO_TRY(rondo_comm_vote(comm, m->ready, "waiting for the parent's ops"));
+    RONDO_TRY(rondo_comm_vote(comm, open_device(comm, m->request.ordinal), "opening the device"));
     RONDO_TRY(rondo_arena_alloc(comm->arena, (size_t)comm->ranks * sizeof *m->cards, &memory));
     m->cards = memory;
-    RONDO_TRY(rondo_arena_alloc(comm->arena, (size_t)comm->ranks * sizeof *comm->links, &memory));
-    comm->links = memory;
 
     struct rondo_card mine;
     rondo_card_fill(comm, &mine);
@@ -251,15 +123,9 @@ static rondoResult_t make(struct rondo_making *m)
     RONDO_TRY(rondo_cards_check(m->cards, comm->ranks));
     set_limits(m);
     m->joined_ns = rondo_now_ns();
-    RONDO_TRY(connect(m));
+    RONDO_TRY(rondo_links_make(comm, m->cards));
     m->mapped_ns = rondo_now_ns();
 
-    char *mailboxes[RONDO_MAX_RANKS];
-    for (int r = 0; r < comm->ranks; r++)
-        mailboxes[r] = r == comm->rank ? comm->anchor->mailbox.address : comm->links[r].address;
-    rondoResult_t result = rondo_lanes_open(comm->anchor, &comm->limits, (unsigned)comm->rank,
-                                            (uint64_t)comm->config.timeout_ms * 1000000u, mailboxes, comm->lanes);
-    RONDO_TRY(vote(comm, result, "opening the lanes"));
     struct rondo_watch_client client = rondo_comm_watch_client(comm);
     return rondo_watch_add(comm->bootstrap, comm->rank, comm->ranks, &client, &comm->watch);
 }

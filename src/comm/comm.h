@@ -16,14 +16,15 @@
 #include "device/anchor.h"
 #include "device/device.h"
 #include "kernels/instances.h"
-#include "transport/link.h"
 
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 struct rondo_bootstrap;
+struct rondo_links;
 struct rondo_making;
+struct rondo_mover;
 struct rondo_watch;
 
 enum {
@@ -54,7 +55,8 @@ struct rondoComm {
     struct rondo_anchor *anchor;
     struct rondo_lane lanes[RONDO_LANE_COUNT];
     const struct rondo_kernel *kernels[RONDO_KERNEL_COUNT];
-    struct rondo_link *links; /* by rank; one's own stays closed */
+    struct rondo_links *links; /* to the peers' memory */
+    struct rondo_mover *mover; /* NULL: no copies */
     struct rondo_bootstrap *bootstrap;
     struct rondo_watch *watch;
 

@@ -12,7 +12,8 @@ static size_t positions_of(unsigned ranks)
     return 2u * ranks * MAX_FIFO_CHANNELS;
 }
 
-/* Control memory: the channels of all lanes, then each lane's positions, then each lane's table of peers, then spare words. */
+/* Control memory: the channels of all lanes, then each lane's positions, then each lane's table of mailboxes, then each lane's
+ * posts, then the posters, then spare words. */
 static struct rondo_channel *channels_at(const struct rondo_anchor *anchor, unsigned lane)
 {
     return (struct rondo_channel *)anchor->control.address + (size_t)lane * RONDO_MAX_CHANNELS;
@@ -23,21 +24,32 @@ static uint32_t *positions_at(const struct rondo_anchor *anchor, unsigned ranks,
     return (uint32_t *)channels_at(anchor, RONDO_LANE_COUNT) + lane * positions_of(ranks);
 }
 
-static char **peers_at(const struct rondo_anchor *anchor, unsigned ranks, unsigned lane)
+static char **boxes_at(const struct rondo_anchor *anchor, unsigned ranks, unsigned lane)
 {
-    return (char **)positions_at(anchor, ranks, RONDO_LANE_COUNT) + (size_t)lane * ranks;
+    return (char **)positions_at(anchor, ranks, RONDO_LANE_COUNT) + (size_t)lane * 2 * ranks;
+}
+
+static struct rondo_posts *posts_at(const struct rondo_anchor *anchor, unsigned ranks, unsigned lane)
+{
+    return (struct rondo_posts *)boxes_at(anchor, ranks, RONDO_LANE_COUNT) + lane;
+}
+
+static struct rondo_poster *posters_at(const struct rondo_anchor *anchor, unsigned ranks)
+{
+    return (struct rondo_poster *)posts_at(anchor, ranks, RONDO_LANE_COUNT);
 }
 
 void *rondo_lanes_spare(const struct rondo_anchor *anchor, unsigned ranks, unsigned number)
 {
-    return (uint64_t *)peers_at(anchor, ranks, RONDO_LANE_COUNT) + number;
+    return (uint64_t *)(void *)(posters_at(anchor, ranks) + ranks) + number;
 }
 
 size_t rondo_lanes_control_bytes(unsigned ranks)
 {
-    return RONDO_LANE_COUNT * (RONDO_MAX_CHANNELS * sizeof(struct rondo_channel) +
-                               positions_of(ranks) * sizeof(uint32_t) + ranks * sizeof(char *)) +
-           (1 + (size_t)ranks) * sizeof(uint64_t);
+    return RONDO_LANE_COUNT *
+               (RONDO_MAX_CHANNELS * sizeof(struct rondo_channel) + positions_of(ranks) * sizeof(uint32_t) +
+                2 * ranks * sizeof(char *) + sizeof(struct rondo_posts)) +
+           ranks * sizeof(struct rondo_poster) + (1 + (size_t)ranks) * sizeof(uint64_t);
 }
 
 size_t rondo_lanes_report_bytes(void)
@@ -66,49 +78,90 @@ size_t rondo_lanes_mailbox_bytes(const struct rondo_limits *limits)
     return RONDO_LANE_COUNT * layout_of(limits).bytes;
 }
 
-/* Empty lines, and no escape for any of them. */
-static rondoResult_t reset_lines(const struct rondo_anchor *anchor, char *lines, uint64_t bytes, uint64_t escapes)
+/* Sets words of a mailbox, in host memory if it has an address there. */
+static rondoResult_t set_words(const struct rondo_anchor *anchor, const struct rondo_box *box, uint64_t at,
+                               uint32_t word, uint64_t words)
 {
-    RONDO_TRY(anchor->ops->fill(anchor->device, lines, 4, RONDO_EMPTY_WORD, bytes / 4));
-    return escapes ? anchor->ops->fill(anchor->device, lines + bytes, 4, 0, escapes / 4) : rondoSuccess;
+    if (!box->host)
+        return anchor->ops->fill(anchor->device, box->address + at, 4, word, words);
+    uint32_t *to = (uint32_t *)(void *)(box->host + at);
+    for (uint64_t i = 0; i < words; i++)
+        __atomic_store_n(to + i, word, __ATOMIC_RELAXED); /* seen by others after an exchange among ranks */
+    return rondoSuccess;
+}
+
+/* Empty lines, and no escape for any of them. */
+static rondoResult_t reset_lines(const struct rondo_anchor *anchor, const struct rondo_box *box, uint64_t at,
+                                 uint64_t bytes, uint64_t escapes)
+{
+    RONDO_TRY(set_words(anchor, box, at, RONDO_EMPTY_WORD, bytes / 4));
+    return escapes ? set_words(anchor, box, at + bytes, 0, escapes / 4) : rondoSuccess;
+}
+
+rondoResult_t rondo_lanes_reset_box(const struct rondo_anchor *anchor, const struct rondo_limits *limits,
+                                    uint32_t epoch, const struct rondo_box *box)
+{
+    const struct layout l = layout_of(limits);
+    const uint64_t lines = 2ull * limits->half_lines;
+    for (unsigned lane = 0; lane < RONDO_LANE_COUNT; lane++) {
+        const uint64_t at = lane * l.bytes;
+        RONDO_TRY(reset_lines(anchor, box, at, lines * limits->line_bytes, lines));
+        if (limits->ranks > 1) {
+            RONDO_TRY(reset_lines(anchor, box, at + l.tokens_at, l.fifos_at - l.tokens_at, 0));
+            RONDO_TRY(reset_lines(anchor, box, at + l.fifos_at, l.fifo_lines * limits->line_bytes, l.fifo_lines));
+        }
+        RONDO_TRY(set_words(anchor, box, at + l.credits_at, epoch, (uint64_t)limits->ranks * limits->fifo_channels));
+    }
+    return rondoSuccess;
 }
 
 rondoResult_t rondo_lanes_reset(const struct rondo_anchor *anchor, const struct rondo_limits *limits, uint32_t epoch)
 {
     const struct rondo_device_ops *ops = anchor->ops;
-    const struct layout l = layout_of(limits);
-    const uint64_t lines = 2ull * limits->half_lines;
     memset(anchor->reports.host, 0, rondo_lanes_report_bytes());
     RONDO_TRY(ops->fill(anchor->device, anchor->control.address, 4, 0, rondo_lanes_control_bytes(limits->ranks) / 4));
     RONDO_TRY(ops->fill(anchor->device, &channels_at(anchor, 0)->epoch, sizeof(struct rondo_channel), epoch,
                         RONDO_LANE_COUNT * RONDO_MAX_CHANNELS));
-    RONDO_TRY(ops->fill(anchor->device, positions_at(anchor, limits->ranks, 0), 4, epoch,
-                        RONDO_LANE_COUNT * positions_of(limits->ranks)));
-    for (unsigned lane = 0; lane < RONDO_LANE_COUNT; lane++) {
-        char *mailbox = (char *)anchor->mailbox.address + lane * l.bytes;
-        RONDO_TRY(reset_lines(anchor, mailbox, lines * limits->line_bytes, lines));
-        if (limits->ranks > 1) {
-            RONDO_TRY(reset_lines(anchor, mailbox + l.tokens_at, l.fifos_at - l.tokens_at, 0));
-            RONDO_TRY(reset_lines(anchor, mailbox + l.fifos_at, l.fifo_lines * limits->line_bytes, l.fifo_lines));
-        }
-        RONDO_TRY(
-            ops->fill(anchor->device, mailbox + l.credits_at, 4, epoch, (size_t)limits->ranks * limits->fifo_channels));
+    return ops->fill(anchor->device, positions_at(anchor, limits->ranks, 0), 4, epoch,
+                     RONDO_LANE_COUNT * positions_of(limits->ranks));
+}
+
+/* What the kernels look up in memory: mailboxes beyond those that arguments hold, and where to post. */
+static rondoResult_t write_tables(const struct rondo_anchor *anchor, const struct rondo_limits *limits, unsigned lane,
+                                  const struct rondo_boxes *boxes)
+{
+    const uint64_t at = lane * layout_of(limits).bytes;
+    char *table[2 * RONDO_MAX_RANKS];
+    struct rondo_poster posters[RONDO_MAX_RANKS], *peers = posters_at(anchor, limits->ranks);
+    memset(posters, 0, sizeof posters);
+    for (unsigned r = 0; r < limits->ranks; r++) {
+        table[r] = boxes->to[r] + at;
+        table[limits->ranks + r] = boxes->from[r] + at;
+        posters[r].ring = boxes->rings[r];
+        posters[r].base = boxes->to[r];
     }
-    return rondoSuccess;
+    RONDO_TRY(anchor->ops->write(anchor->device, boxes_at(anchor, limits->ranks, lane), table,
+                                 2 * limits->ranks * sizeof *table));
+    RONDO_TRY(anchor->ops->write(anchor->device, &posts_at(anchor, limits->ranks, lane)->peers, &peers, sizeof peers));
+    return anchor->ops->write(anchor->device, peers, posters, limits->ranks * sizeof *posters);
 }
 
 rondoResult_t rondo_lanes_open(const struct rondo_anchor *anchor, const struct rondo_limits *limits, unsigned rank,
-                               uint64_t timeout_ns, char *const *mailboxes, struct rondo_lane lanes[RONDO_LANE_COUNT])
+                               uint64_t timeout_ns, const struct rondo_boxes *boxes,
+                               struct rondo_lane lanes[RONDO_LANE_COUNT])
 {
     const struct layout l = layout_of(limits);
     const unsigned ranks = limits->ranks;
+    bool posts = false;
+    for (unsigned r = 0; r < ranks; r++)
+        posts |= boxes->rings[r] != NULL;
     for (unsigned i = 0; i < RONDO_LANE_COUNT; i++) {
         struct rondo_lane_args *lane = &lanes[i].args;
         memset(&lanes[i], 0, sizeof lanes[i]);
         lane->channels = channels_at(anchor, i);
         lane->report = (struct rondo_report *)anchor->reports.device + i;
-        lane->mailbox = mailboxes[rank] + i * l.bytes;
-        lane->peers = peers_at(anchor, ranks, i);
+        lane->posts = posts ? posts_at(anchor, ranks, i) : NULL;
+        lane->boxes = boxes_at(anchor, ranks, i);
         lane->timeout_ns = timeout_ns;
         lane->half_lines = limits->half_lines;
         lane->rank = (uint16_t)rank;
@@ -120,12 +173,11 @@ rondoResult_t rondo_lanes_open(const struct rondo_anchor *anchor, const struct r
             .lines = limits->fifo_lines,
             .channels = limits->fifo_channels,
         };
-        for (unsigned r = 0; r < ranks; r++) {
-            char *peer = mailboxes[r] + i * l.bytes;
-            if (r < RONDO_ARG_PEERS)
-                lane->peer[r] = peer;
-            RONDO_TRY(anchor->ops->write(anchor->device, peers_at(anchor, ranks, i) + r, &peer, sizeof peer));
+        for (unsigned r = 0; r < ranks && r < RONDO_ARG_PEERS; r++) {
+            lane->to[r] = boxes->to[r] + i * l.bytes;
+            lane->from[r] = boxes->from[r] + i * l.bytes;
         }
+        RONDO_TRY(write_tables(anchor, limits, i, boxes));
     }
     return rondoSuccess;
 }

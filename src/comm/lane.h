@@ -7,6 +7,7 @@
 
 #include "comm/limits.h"
 #include "device/anchor.h"
+#include "kernels/posts.h"
 #include "kernels/work.h"
 
 enum rondo_lane_use { RONDO_LANE_EAGER, RONDO_LANE_GRAPH, RONDO_LANE_COUNT };
@@ -26,12 +27,29 @@ size_t rondo_lanes_mailbox_bytes(const struct rondo_limits *limits);
  * rank r. */
 void *rondo_lanes_spare(const struct rondo_anchor *anchor, unsigned ranks, unsigned number);
 
-/* Puts the anchor's memory into its first state: lines empty, epochs and positions at `epoch`. Before any peer may write. */
+/* A mailbox for all lanes, as kernels and, if it is in host memory, as the CPU see it. */
+struct rondo_box {
+    char *address, *host; /* host NULL: device memory */
+};
+
+/* Where a rank's kernels write and read, by peer. One's own is never used. */
+struct rondo_boxes {
+    char *to[RONDO_MAX_RANKS], *from[RONDO_MAX_RANKS];
+    struct rondo_post_ring
+        *rings[RONDO_MAX_RANKS]; /* NULL: what is written for a peer is where the peer looks for it */
+};
+
+/* Puts the anchor's control memory and reports into their first state: epochs and positions at `epoch`, nothing posted. */
 rondoResult_t rondo_lanes_reset(const struct rondo_anchor *anchor, const struct rondo_limits *limits, uint32_t epoch);
 
-/* Fills in the kernel arguments of all lanes. mailboxes[r] is rank r's mailbox memory as this rank's kernels see it. */
+/* The same for a mailbox: lines empty, credits at `epoch`. Before anyone may write into it. */
+rondoResult_t rondo_lanes_reset_box(const struct rondo_anchor *anchor, const struct rondo_limits *limits,
+                                    uint32_t epoch, const struct rondo_box *box);
+
+/* Fills in the kernel arguments of all lanes, and the tables in control memory that they point to. */
 rondoResult_t rondo_lanes_open(const struct rondo_anchor *anchor, const struct rondo_limits *limits, unsigned rank,
-                               uint64_t timeout_ns, char *const *mailboxes, struct rondo_lane lanes[RONDO_LANE_COUNT]);
+                               uint64_t timeout_ns, const struct rondo_boxes *boxes,
+                               struct rondo_lane lanes[RONDO_LANE_COUNT]);
 
 /* A lane's report as the host sees it. */
 struct rondo_report *rondo_lane_report(const struct rondo_anchor *anchor, enum rondo_lane_use use);

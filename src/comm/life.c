@@ -193,7 +193,7 @@ static void tear_down(struct rondoComm *comm)
     if (!stopped) {
         rondo_log(RONDO_LOG_WARN, "rank %d: kernels do not end; the comm's device memory is not freed", comm->rank);
         comm->links = NULL;
-        if (comm->anchor->mailbox.kind == RONDO_MEM_LEGACY)
+        if (rondo_anchor_is_legacy(comm->anchor))
             comm->bootstrap = NULL; /* stays open: its end would tell the peers that nothing of theirs is used here */
     }
     /* Eager launches that have not begun will find their lane stopped: the control memory must be there for that. What

@@ -17,6 +17,10 @@ struct rondo_limits {
     unsigned fifo_channels;  /* FIFOs from one rank to another, at most */
     int forced_algo;         /* enum rondo_algo, -1: by size */
     unsigned forced_threads; /* 0: by size */
+    unsigned posts;          /* 1: progress threads copy between some of the ranks (kernels/posts.h) */
 };
+
+/* Sets what depends on how large a mailbox is: `bytes` are those of one half of one lane's. */
+void rondo_limits_fit(struct rondo_limits *limits, uint64_t bytes);
 
 #endif

@@ -1,9 +1,12 @@
 #include "comm/retired.h"
 
 #include "comm/bootstrap.h"
+#include "comm/failure.h"
+#include "comm/links.h"
 #include "comm/parting.h"
 #include "comm/watch.h"
 #include "common/result.h"
+#include "transport/mover.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +18,8 @@ static unsigned waiting;
 
 /* Structs are used again only when this many wait, so that stale handles stay recognizable for long. */
 enum { KEPT = 64 };
+
+enum { COPY_MS = 1000 };
 
 rondoResult_t rondo_comm_obtain(struct rondoComm **out)
 {
@@ -47,10 +52,11 @@ static void free_device(struct rondoComm *comm)
 {
     if (!comm->anchor)
         return;
-    const bool part = comm->bootstrap && comm->ranks > 1 && comm->anchor->mailbox.kind == RONDO_MEM_LEGACY;
-    if (comm->links)
-        for (int r = 0; r < comm->ranks; r++)
-            rondo_link_close(comm->anchor, &comm->links[r]);
+    const bool part = comm->bootstrap && comm->ranks > 1 && rondo_anchor_is_legacy(comm->anchor);
+    /* What ended kernels have posted is still to be copied, unless all is void. */
+    rondo_mover_stop(comm->mover, rondo_comm_failure(comm) == rondoSuccess ? COPY_MS : 0);
+    comm->mover = NULL;
+    rondo_links_close(comm);
     if (comm->eager_end)
         comm->ops->event_destroy(comm->device, comm->eager_end);
     if (comm->join)

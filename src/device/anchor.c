@@ -85,7 +85,9 @@ static bool release(struct rondo_anchor *anchor, bool later)
 static void destroy(struct rondo_anchor *anchor)
 {
     anchor->ops->mem_free(anchor->device, &anchor->control);
-    anchor->ops->mem_free(anchor->device, &anchor->mailbox);
+    for (int a = 0; a < RONDO_AREA_COUNT; a++)
+        anchor->ops->mem_free(anchor->device, &anchor->areas[a]);
+    anchor->ops->pinned_free(anchor->device, &anchor->rings);
     anchor->ops->pinned_free(anchor->device, &anchor->reports);
     anchor->ops->close(anchor->device);
     free(anchor);
@@ -147,6 +149,14 @@ void rondo_anchor_reap(void)
         destroy(list);
         list = next;
     }
+}
+
+bool rondo_anchor_is_legacy(const struct rondo_anchor *anchor)
+{
+    for (int a = 0; a < RONDO_AREA_COUNT; a++)
+        if (anchor->areas[a].kind == RONDO_MEM_LEGACY)
+            return true;
+    return false;
 }
 
 unsigned rondo_anchor_references(const struct rondo_anchor *anchor)

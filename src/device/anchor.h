@@ -5,13 +5,23 @@
 
 #include "device/device.h"
 
+/* Memory of a rank that it or its peers reach for as the paths between them ask for. In each a mailbox, or one for each peer. */
+enum rondo_area {
+    RONDO_AREA_INBOX,      /* device memory, filled by or for peers: one mailbox for all */
+    RONDO_AREA_OUTBOX,     /* device memory, filled by this rank: a mailbox for each peer */
+    RONDO_AREA_HOST_INBOX, /* the same in host memory near the device */
+    RONDO_AREA_HOST_OUTBOX,
+    RONDO_AREA_COUNT
+};
+
 struct rondo_anchor {
     uint64_t id; /* no other anchor of the process has or will have it */
     const struct rondo_device_ops *ops;
     struct rondo_device *device;
-    struct rondo_mem control;           /* what kernels keep for themselves: channels, peers' addresses */
-    struct rondo_mem mailbox;           /* what peers write into */
+    struct rondo_mem control; /* what kernels keep for themselves: channels, peers' addresses */
+    struct rondo_mem areas[RONDO_AREA_COUNT];
     struct rondo_pinned reports;        /* what kernels tell the host, and the abort words */
+    struct rondo_pinned rings;          /* what kernels tell the comm's progress thread */
     unsigned references;                /* anchors' lock */
     struct rondo_event *last;           /* of rondo_anchor_drop_after; anchors' lock */
     struct rondo_anchor *next;          /* among those to be freed, or to be dropped after their event; anchors' lock */
@@ -43,6 +53,9 @@ void rondo_anchor_reap(void);
 
 /* Anchors that exist: tests assert 0 in the end. */
 unsigned rondo_anchor_count(void);
+
+/* Whether other processes may map memory of it by legacy handles. */
+bool rondo_anchor_is_legacy(const struct rondo_anchor *anchor);
 
 /* References to one: tests look for what captures left. */
 unsigned rondo_anchor_references(const struct rondo_anchor *anchor);

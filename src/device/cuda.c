@@ -1,6 +1,7 @@
 /* The cuda row: devices and their contexts. */
 #include "device/cuda_device.h"
 
+#include "common/numa.h"
 #include "common/result.h"
 
 #include <stdlib.h>
@@ -62,6 +63,7 @@ static rondoResult_t fill_info(struct rondo_device *d)
     info->shareable = descriptors && vmm;
     info->legacy_ipc = unified;
     info->programmatic = info->capability >= 90;
+    info->numa_node = rondo_numa_node_of(info->bus_id);
     return rondoSuccess;
 }
 
@@ -135,6 +137,11 @@ const struct rondo_device_ops rondo_device_cuda = {
     .mem_attach = rondo_cuda_mem_attach,
     .pinned_alloc = rondo_cuda_pinned_alloc,
     .pinned_free = rondo_cuda_pinned_free,
+    .copier_create = rondo_cuda_copier_create,
+    .copier_destroy = rondo_cuda_copier_destroy,
+    .copier_copy = rondo_cuda_copier_copy,
+    .copier_mark = rondo_cuda_copier_mark,
+    .copier_passed = rondo_cuda_copier_passed,
     .write = rondo_cuda_write,
     .read = rondo_cuda_read,
     .fill = rondo_cuda_fill,

@@ -35,6 +35,9 @@ enum { RONDO_CUDA_VERSION = 12030 };
     X(cuMemHostAlloc)                    \
     X(cuMemHostGetDevicePointer)         \
     X(cuMemFreeHost)                     \
+    X(cuMemHostRegister)                 \
+    X(cuMemHostUnregister)               \
+    X(cuMemcpyAsync)                     \
     X(cuMemcpyHtoDAsync)                 \
     X(cuMemcpyDtoHAsync)                 \
     X(cuMemsetD32Async)                  \

@@ -26,7 +26,7 @@ struct rondo_cuda_scope {
 rondoResult_t rondo_cuda_scope_open(struct rondo_device *device, struct rondo_cuda_scope *scope);
 void rondo_cuda_scope_close(struct rondo_cuda_scope *scope);
 
-/* Members of the row, in cuda_memory.c and cuda_stream.c; device.h says what they do. */
+/* Members of the row, in cuda_memory.c, cuda_copier.c and cuda_stream.c; device.h says what they do. */
 rondoResult_t rondo_cuda_mem_alloc(struct rondo_device *, size_t, enum rondo_mem_kind, struct rondo_mem *);
 void rondo_cuda_mem_free(struct rondo_device *, struct rondo_mem *);
 rondoResult_t rondo_cuda_mem_export(struct rondo_device *, const struct rondo_mem *, struct rondo_mem_handle *);
@@ -39,6 +39,12 @@ rondoResult_t rondo_cuda_write(struct rondo_device *, void *, const void *, size
 rondoResult_t rondo_cuda_read(struct rondo_device *, void *, const void *, size_t);
 rondoResult_t rondo_cuda_fill(struct rondo_device *, void *, size_t, uint32_t, size_t);
 rondoResult_t rondo_cuda_check_pointer(struct rondo_device *, const char *, const void *);
+
+rondoResult_t rondo_cuda_copier_create(struct rondo_device *, struct rondo_copier **);
+void rondo_cuda_copier_destroy(struct rondo_device *, struct rondo_copier *);
+rondoResult_t rondo_cuda_copier_copy(struct rondo_copier *, void *, const void *, size_t);
+rondoResult_t rondo_cuda_copier_mark(struct rondo_copier *, uint64_t *);
+rondoResult_t rondo_cuda_copier_passed(struct rondo_copier *, uint64_t *);
 
 rondoResult_t rondo_cuda_kernel(struct rondo_device *, unsigned, const struct rondo_kernel **);
 rondoResult_t rondo_cuda_event_create(struct rondo_device *, struct rondo_event **);

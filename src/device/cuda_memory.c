@@ -3,11 +3,20 @@
 #include "device/cuda_device.h"
 
 #include "common/result.h"
+#include "device/memfd.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* mem->private_: */
-enum { HANDLE, MAPPED };
+enum {
+    HANDLE,
+    MAPPED,     /* bytes, of cuMem memory */
+    DESCRIPTOR, /* host memory: of the memfd, plus one */
+};
 
 static CUmemAllocationProp properties(CUdevice device)
 {
@@ -77,6 +86,45 @@ static rondoResult_t alloc_plain(size_t bytes, struct rondo_mem *mem)
     return rondoSuccess;
 }
 
+/* Mapped host memory becomes the device's too. On an error it is unmapped. */
+static rondoResult_t pin(struct rondo_mem *mem)
+{
+    CUdeviceptr address = 0;
+    CUresult error =
+        rondo_cuda.cuMemHostRegister(mem->host, mem->bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    if (error == CUDA_SUCCESS) {
+        error = rondo_cuda.cuMemHostGetDevicePointer(&address, mem->host, 0);
+        if (error != CUDA_SUCCESS)
+            rondo_cuda.cuMemHostUnregister(mem->host);
+    }
+    if (error != CUDA_SUCCESS) {
+        munmap(mem->host, mem->bytes);
+        return rondo_cuda_failed(error, "cuMemHostRegister");
+    }
+    mem->address = (void *)(uintptr_t)address;
+    return rondoSuccess;
+}
+
+static rondoResult_t alloc_host(struct rondo_device *device, struct rondo_mem *mem)
+{
+    int fd;
+    RONDO_TRY(rondo_memfd_create(mem->bytes, device->info.numa_node, &mem->host, &fd));
+    rondoResult_t result = pin(mem);
+    if (result == rondoSuccess)
+        mem->private_[DESCRIPTOR] = (uint64_t)(fd + 1);
+    else
+        close(fd);
+    return result;
+}
+
+static void free_host(struct rondo_mem *mem)
+{
+    rondo_cuda.cuMemHostUnregister(mem->host);
+    munmap(mem->host, mem->bytes);
+    if (mem->private_[DESCRIPTOR])
+        close((int)mem->private_[DESCRIPTOR] - 1);
+}
+
 rondoResult_t rondo_cuda_mem_alloc(struct rondo_device *device, size_t bytes, enum rondo_mem_kind kind,
                                    struct rondo_mem *mem)
 {
@@ -85,13 +133,16 @@ rondoResult_t rondo_cuda_mem_alloc(struct rondo_device *device, size_t bytes, en
     mem->bytes = (bytes + 3) / 4 * 4;
     mem->kind = kind;
     RONDO_TRY(rondo_cuda_scope_open(device, &scope));
-    rondoResult_t result =
-        kind == RONDO_MEM_SHAREABLE ? alloc_shareable(device, mem->bytes, mem) : alloc_plain(mem->bytes, mem);
+    rondoResult_t result = kind == RONDO_MEM_SHAREABLE ? alloc_shareable(device, mem->bytes, mem)
+                           : kind == RONDO_MEM_HOST    ? alloc_host(device, mem)
+                                                       : alloc_plain(mem->bytes, mem);
     rondo_cuda_scope_close(&scope);
     if (result != rondoSuccess) {
         memset(mem, 0, sizeof *mem);
         return result;
     }
+    if (kind == RONDO_MEM_HOST)
+        return rondoSuccess; /* zeroed as it came */
     result = rondo_cuda_fill(device, mem->address, 4, 0, mem->bytes / 4);
     if (result != rondoSuccess)
         rondo_cuda_mem_free(device, mem);
@@ -103,7 +154,9 @@ void rondo_cuda_mem_free(struct rondo_device *device, struct rondo_mem *mem)
     struct rondo_cuda_scope scope;
     const CUdeviceptr address = (CUdeviceptr)(uintptr_t)mem->address;
     if (address && rondo_cuda_scope_open(device, &scope) == rondoSuccess) {
-        if (mem->private_[MAPPED]) {
+        if (mem->kind == RONDO_MEM_HOST) {
+            free_host(mem);
+        } else if (mem->private_[MAPPED]) {
             rondo_cuda.cuMemUnmap(address, mem->private_[MAPPED]);
             rondo_cuda.cuMemAddressFree(address, mem->private_[MAPPED]);
             rondo_cuda.cuMemRelease(mem->private_[HANDLE]);
@@ -125,6 +178,10 @@ rondoResult_t rondo_cuda_mem_export(struct rondo_device *device, const struct ro
     CUresult error = CUDA_ERROR_NOT_SUPPORTED;
     memset(handle, 0, sizeof *handle);
     handle->fd = -1;
+    if (mem->kind == RONDO_MEM_HOST) {
+        handle->fd = fcntl((int)mem->private_[DESCRIPTOR] - 1, F_DUPFD_CLOEXEC, 0);
+        return handle->fd < 0 ? rondo_fail(rondoSystemError, "fcntl: %s", strerror(errno)) : rondoSuccess;
+    }
     RONDO_TRY(rondo_cuda_scope_open(device, &scope));
     if (mem->kind == RONDO_MEM_SHAREABLE) {
         error = rondo_cuda.cuMemExportToShareableHandle(&handle->fd, mem->private_[HANDLE],
@@ -150,6 +207,13 @@ static rondoResult_t import_shareable(struct rondo_device *device, const struct 
     return map(device, memory, (bytes + grain - 1) / grain * grain, mem);
 }
 
+static rondoResult_t import_host(const struct rondo_mem_handle *handle, size_t bytes, struct rondo_mem *mem)
+{
+    mem->bytes = bytes;
+    RONDO_TRY(rondo_memfd_map(handle->fd, bytes, &mem->host));
+    return pin(mem);
+}
+
 static rondoResult_t import_legacy(const struct rondo_mem_handle *handle, struct rondo_mem *mem)
 {
     CUipcMemHandle legacy;
@@ -168,6 +232,7 @@ rondoResult_t rondo_cuda_mem_import(struct rondo_device *device, const struct ro
     RONDO_TRY(rondo_cuda_scope_open(device, &scope));
     rondoResult_t result = kind == RONDO_MEM_SHAREABLE ? import_shareable(device, handle, bytes, mem)
                            : kind == RONDO_MEM_LEGACY  ? import_legacy(handle, mem)
+                           : kind == RONDO_MEM_HOST    ? import_host(handle, bytes, mem)
                                                        : rondo_fail(rondoInternalError, "private memory was offered");
     rondo_cuda_scope_close(&scope);
     mem->bytes = bytes;
@@ -196,7 +261,7 @@ rondoResult_t rondo_cuda_mem_attach(struct rondo_device *device, struct rondo_de
                                     const struct rondo_mem *mem)
 {
     struct rondo_cuda_scope scope;
-    if (device->device == owner->device)
+    if (device->device == owner->device || mem->kind == RONDO_MEM_HOST)
         return rondoSuccess;
     RONDO_TRY(rondo_cuda_scope_open(device, &scope));
     rondoResult_t result = attach(device, owner, mem);

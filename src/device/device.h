@@ -13,11 +13,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { RONDO_MEM_HANDLE_BYTES = 64 };
+enum { RONDO_MEM_HANDLE_BYTES = 64, RONDO_COPIER_MARKS = 64 };
 
 struct rondo_device; /* one device in use by one comm; each row has its own definition */
 struct rondo_kernel; /* a resolved kernel; each row has its own idea of it */
 struct rondo_event;  /* orders streams against each other */
+struct rondo_copier; /* a copy engine's queue */
 
 struct rondo_device_info {
     int ordinal;            /* as the user counts devices */
@@ -33,6 +34,7 @@ struct rondo_device_info {
     bool shareable;         /* RONDO_MEM_SHAREABLE memory can be had (cuMem handles, memfd) */
     bool legacy_ipc;        /* RONDO_MEM_LEGACY memory can be had */
     bool programmatic;      /* launches may overlap their predecessor's end (compute capability 9.0) */
+    int numa_node;          /* nearest to the device, -1: not known */
 };
 
 /* How memory is to be reachable from other ranks. */
@@ -40,11 +42,13 @@ enum rondo_mem_kind {
     RONDO_MEM_PRIVATE,   /* this process's devices */
     RONDO_MEM_SHAREABLE, /* and other processes, by a file descriptor (cuMem handle, memfd) */
     RONDO_MEM_LEGACY,    /* and other processes, by a legacy IPC handle */
+    RONDO_MEM_HOST,      /* host memory near the device, that other processes map by a file descriptor (memfd) */
 };
 
 /* Memory of a device, or a mapping of a peer's. A zeroed one is safe to free. */
 struct rondo_mem {
     void *address; /* as kernels of the device see it */
+    void *host;    /* the same as the CPU sees it; RONDO_MEM_HOST only */
     size_t bytes;  /* as asked for */
     enum rondo_mem_kind kind;
     bool imported;
@@ -124,6 +128,16 @@ struct rondo_device_ops {
 
     /* The kernel with this number (kernels/instances.h), loaded and ready: nothing of it loads at its first launch. */
     rondoResult_t (*kernel)(struct rondo_device *device, unsigned number, const struct rondo_kernel **kernel);
+
+    /* A copy engine's queue: for one thread, a progress thread. destroy (idempotent on NULL) waits for what it was given. */
+    rondoResult_t (*copier_create)(struct rondo_device *device, struct rondo_copier **copier);
+    void (*copier_destroy)(struct rondo_device *device, struct rondo_copier *copier);
+    /* Copies between memories that kernels of the device can reach, in order, each line (device_info) whole. */
+    rondoResult_t (*copier_copy)(struct rondo_copier *copier, void *to, const void *from, size_t bytes);
+    /* Gives a number that passed will give once all copies until now are done: 1, 2, … At most RONDO_COPIER_MARKS may be ahead
+     * of what passed gave. */
+    rondoResult_t (*copier_mark)(struct rondo_copier *copier, uint64_t *mark);
+    rondoResult_t (*copier_passed)(struct rondo_copier *copier, uint64_t *mark);
 
     rondoResult_t (*event_create)(struct rondo_device *device, struct rondo_event **event);
     void (*event_destroy)(struct rondo_device *device, struct rondo_event *event);

@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "common/result.h"
 #include "device/host_kernels.h"
+#include "device/memfd.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +13,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 struct rondo_device {
@@ -49,6 +49,7 @@ static rondoResult_t open_device(int ordinal, struct rondo_device **device)
     d->info.default_buffer_kib = 1024;
     d->info.shareable = true;
     d->info.legacy_ipc = true;
+    d->info.numa_node = -1;
     *device = d;
     return rondoSuccess;
 }
@@ -77,12 +78,12 @@ struct legacy_handle {
     int32_t pid, fd;
 };
 
-static rondoResult_t map(int fd, size_t bytes, struct rondo_mem *mem)
+static rondoResult_t map_private(size_t bytes, void **address)
 {
-    void *address = mmap(NULL, bytes, PROT_READ | PROT_WRITE, fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
-    if (address == MAP_FAILED)
+    void *mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED)
         return rondo_fail(rondoSystemError, "mmap of %zu bytes: %s", bytes, strerror(errno));
-    mem->address = address;
+    *address = mapped;
     return rondoSuccess;
 }
 
@@ -92,21 +93,11 @@ static rondoResult_t mem_alloc(struct rondo_device *device, size_t bytes, enum r
     int fd = -1;
     (void)device;
     memset(mem, 0, sizeof *mem);
-    if (kind != RONDO_MEM_PRIVATE) {
-        fd = memfd_create("rondo", MFD_CLOEXEC);
-        if (fd < 0)
-            return rondo_fail(rondoSystemError, "memfd_create: %s", strerror(errno));
-        if (ftruncate(fd, (off_t)bytes) != 0) {
-            close(fd);
-            return rondo_fail(rondoSystemError, "memfd of %zu bytes: %s", bytes, strerror(errno));
-        }
-    }
-    rondoResult_t result = map(fd, bytes, mem);
-    if (result != rondoSuccess) {
-        if (fd >= 0)
-            close(fd);
-        return result;
-    }
+    if (kind == RONDO_MEM_PRIVATE)
+        RONDO_TRY(map_private(bytes, &mem->address));
+    else
+        RONDO_TRY(rondo_memfd_create(bytes, -1, &mem->address, &fd));
+    mem->host = mem->address;
     mem->bytes = bytes;
     mem->kind = kind;
     mem->private_[DESCRIPTOR] = (uint64_t)(fd + 1);
@@ -156,14 +147,6 @@ static rondoResult_t open_legacy(const struct rondo_mem_handle *handle, int *fd)
     return *fd < 0 ? rondo_fail(rondoSystemError, "%s: %s", path, strerror(errno)) : rondoSuccess;
 }
 
-static rondoResult_t map_import(int fd, size_t bytes, struct rondo_mem *mem)
-{
-    struct stat status;
-    if (fstat(fd, &status) != 0 || (uint64_t)status.st_size < bytes) /* else a touch of it would be SIGBUS */
-        return rondo_fail(rondoSystemError, "a peer's memory is not the %zu bytes that it should be", bytes);
-    return map(fd, bytes, mem);
-}
-
 static rondoResult_t mem_import(struct rondo_device *device, const struct rondo_mem_handle *handle, size_t bytes,
                                 enum rondo_mem_kind kind, struct rondo_mem *mem)
 {
@@ -172,13 +155,14 @@ static rondoResult_t mem_import(struct rondo_device *device, const struct rondo_
     memset(mem, 0, sizeof *mem);
     if (kind == RONDO_MEM_LEGACY)
         RONDO_TRY(open_legacy(handle, &fd));
-    else if (kind != RONDO_MEM_SHAREABLE || fd < 0)
+    else if (kind == RONDO_MEM_PRIVATE || fd < 0)
         return rondo_fail(rondoInternalError, "a peer's memory came without a descriptor");
-    rondoResult_t result = map_import(fd, bytes, mem);
+    rondoResult_t result = rondo_memfd_map(fd, bytes, &mem->address);
     if (kind == RONDO_MEM_LEGACY)
         close(fd);
     if (result != rondoSuccess)
         return result;
+    mem->host = mem->address;
     mem->bytes = bytes;
     mem->kind = kind;
     mem->imported = true;
@@ -342,6 +326,11 @@ const struct rondo_device_ops rondo_device_host = {
     .mem_attach = mem_attach,
     .pinned_alloc = pinned_alloc,
     .pinned_free = pinned_free,
+    .copier_create = host_copier_create,
+    .copier_destroy = host_copier_destroy,
+    .copier_copy = host_copier_copy,
+    .copier_mark = host_copier_mark,
+    .copier_passed = host_copier_passed,
     .write = copy,
     .read = copy,
     .fill = fill,

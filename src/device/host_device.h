@@ -146,7 +146,13 @@ rondoResult_t host_graph_copy_node(rondoHostGraph_t graph, size_t index, struct 
 /* Does the run with this number, when those before it are over, and drops its reference. */
 void host_exec_run(rondoHostGraphExec_t exec, uint64_t run, struct host_pool *pool);
 
-/* Members of the row, in host_graph.c. */
+/* Members of the row, in host_copier.c and host_graph.c. */
+rondoResult_t host_copier_create(struct rondo_device *, struct rondo_copier **);
+void host_copier_destroy(struct rondo_device *, struct rondo_copier *);
+rondoResult_t host_copier_copy(struct rondo_copier *, void *, const void *, size_t);
+rondoResult_t host_copier_mark(struct rondo_copier *, uint64_t *);
+rondoResult_t host_copier_passed(struct rondo_copier *, uint64_t *);
+
 rondoResult_t host_stream_capture(struct rondo_device *, struct CUstream_st *, struct rondo_capture *);
 rondoResult_t host_capture_depend(struct rondo_device *, struct CUstream_st *, const void *);
 rondoResult_t host_capture_follows(struct rondo_device *, const struct rondo_capture *, const void *, bool *);

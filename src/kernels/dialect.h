@@ -112,6 +112,13 @@ RONDO_FN void rondo_line_store(void *to, struct rondo_line line)
     asm volatile("{ .reg .b128 q; mov.b128 q, {%1, %2}; st.relaxed.sys.global.b128 [%0], q; }" ::"l"(to), "l"(a), "l"(b)
                  : "memory");
 }
+/* Two words that a progress thread reads: one store here, two on the host device. */
+RONDO_FN void rondo_pair_store(void *to, uint64_t first, uint64_t second)
+{
+    asm volatile("{ .reg .b128 q; mov.b128 q, {%1, %2}; st.relaxed.sys.global.b128 [%0], q; }" ::"l"(to), "l"(first),
+                 "l"(second)
+                 : "memory");
+}
 RONDO_FN uint32_t rondo_byte_load(const uint8_t *from)
 {
     uint32_t v;
@@ -147,6 +154,11 @@ RONDO_FN void rondo_word_pair_store(uint32_t *to, uint32_t first, uint32_t secon
 RONDO_FN uint32_t rondo_word_exchange(uint32_t *at, uint32_t v)
 {
     return atomicExch(at, v);
+}
+/* Gives what was there before. */
+RONDO_FN uint32_t rondo_word_add(uint32_t *at, uint32_t v)
+{
+    return atomicAdd(at, v);
 }
 /* Everything that this thread wrote or read before is ordered, for all of the system, before what it does after. */
 RONDO_FN void rondo_fence(void)
@@ -254,6 +266,11 @@ RONDO_FN void rondo_line_store(void *to, struct rondo_line line)
 {
     __atomic_store_n((uint64_t *)to, line.w[0] | (uint64_t)line.w[1] << 32, __ATOMIC_RELEASE);
 }
+RONDO_FN void rondo_pair_store(void *to, uint64_t first, uint64_t second)
+{
+    __atomic_store_n((uint64_t *)to, first, __ATOMIC_RELEASE);
+    __atomic_store_n((uint64_t *)to + 1, second, __ATOMIC_RELEASE);
+}
 RONDO_FN uint32_t rondo_byte_load(const uint8_t *from)
 {
     return __atomic_load_n(from, __ATOMIC_ACQUIRE);
@@ -283,6 +300,10 @@ RONDO_FN void rondo_word_pair_store(uint32_t *to, uint32_t first, uint32_t secon
 RONDO_FN uint32_t rondo_word_exchange(uint32_t *at, uint32_t v)
 {
     return __atomic_exchange_n(at, v, __ATOMIC_ACQ_REL);
+}
+RONDO_FN uint32_t rondo_word_add(uint32_t *at, uint32_t v)
+{
+    return __atomic_fetch_add(at, v, __ATOMIC_ACQ_REL);
 }
 RONDO_FN void rondo_fence(void)
 {

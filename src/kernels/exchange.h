@@ -128,7 +128,7 @@ RONDO_FN struct rondo_line rondo_reduce_looked(enum rondo_dtype dtype, enum rond
     for (unsigned r = 0; r < ranks; r++) {
         struct rondo_line line = own;
         if (r != me)
-            line = rondo_pull(run, r, rondo_slot_line(run->work, r, me) + at, looked[r]);
+            line = rondo_pull(run, ranks, r, rondo_slot_line(run->work, r, me) + at, looked[r]);
         if (r == 0)
             rondo_widen(dtype, &acc, line);
         else
@@ -146,7 +146,7 @@ RONDO_FN struct rondo_line rondo_reduce_fixed(enum rondo_dtype dtype, enum rondo
     RONDO_UNROLL
     for (unsigned r = 0; r < ranks; r++)
         if (r != me)
-            looked[r] = rondo_look(run, rondo_slot_line(run->work, r, me) + at);
+            looked[r] = rondo_look(run, ranks, r, rondo_slot_line(run->work, r, me) + at);
     return rondo_reduce_looked(dtype, op, ranks, run, at, own, looked);
 }
 
@@ -158,15 +158,15 @@ RONDO_FN struct rondo_line rondo_reduce_any(enum rondo_dtype dtype, enum rondo_r
     struct rondo_accumulators acc = {{0}};
     struct rondo_line ahead = own;
     if (me != 0)
-        ahead = rondo_look(run, rondo_slot_line(run->work, 0, me) + at);
+        ahead = rondo_look(run, ranks, 0, rondo_slot_line(run->work, 0, me) + at);
     RONDO_ROLLED
     for (unsigned r = 0; r < ranks; r++) {
         const struct rondo_line looked = ahead;
         struct rondo_line line = own;
         if (r + 1 < ranks && r + 1 != me)
-            ahead = rondo_look(run, rondo_slot_line(run->work, r + 1, me) + at);
+            ahead = rondo_look(run, ranks, r + 1, rondo_slot_line(run->work, r + 1, me) + at);
         if (r != me)
-            line = rondo_pull(run, r, rondo_slot_line(run->work, r, me) + at, looked);
+            line = rondo_pull(run, ranks, r, rondo_slot_line(run->work, r, me) + at, looked);
         if (r == 0)
             rondo_widen(dtype, &acc, line);
         else
@@ -290,14 +290,15 @@ RONDO_FN void rondo_one_shot_store(struct rondo_how how, unsigned collective, un
         for (unsigned d = 1; d < how.ranks; d++) {
             const unsigned p = rondo_peer_after(me, d, how.ranks);
             if (rondo_flows(collective, root, p, me))
-                looked[d] = rondo_look(run, rondo_slot_line(work, p, me) + at);
+                looked[d] = rondo_look(run, ranks, p, rondo_slot_line(work, p, me) + at);
         }
         for (unsigned d = 1; d < ranks; d++) {
             const unsigned p = rondo_peer_after(me, d, ranks);
             const uint32_t line = rondo_slot_line(work, p, me) + at;
             if (!rondo_flows(collective, root, p, me))
                 continue;
-            const struct rondo_line came = rondo_pull(run, p, line, how.ranks ? looked[d] : rondo_look(run, line));
+            const struct rondo_line came =
+                rondo_pull(run, ranks, p, line, how.ranks ? looked[d] : rondo_look(run, ranks, p, line));
             if (!run->dead)
                 rondo_output(collective, element, run, p, i, came);
         }
@@ -362,10 +363,10 @@ RONDO_FN struct rondo_line rondo_shard_result(struct rondo_how how, unsigned col
                                               enum rondo_redop op, struct rondo_run *run, uint64_t i, uint32_t at)
 {
     const struct rondo_work *work = run->work;
-    const unsigned me = run->lane->rank, element = rondo_dtype_bytes(dtype);
+    const unsigned me = run->lane->rank, ranks = rondo_ranks(how, run), element = rondo_dtype_bytes(dtype);
     if (collective == RONDO_BROADCAST && me != work->root) {
         const uint32_t line = rondo_slot_line(work, work->root, me) + at;
-        return rondo_pull(run, work->root, line, rondo_look(run, line));
+        return rondo_pull(run, ranks, work->root, line, rondo_look(run, ranks, work->root, line));
     }
     const struct rondo_line own = rondo_input(how, collective, element, run, me, me * work->span + i);
     return collective == RONDO_BROADCAST ? own : rondo_reduce_slots(how, dtype, op, run, at, own);
@@ -429,7 +430,7 @@ RONDO_FN void rondo_two_shot_gather(struct rondo_how how, unsigned collective, u
                 const uint64_t i = i0 + (uint64_t)u * share.stride;
                 if (i < share.end && rondo_shard_has(work, p, i))
                     looked[u] = copies ? rondo_input(how, collective, element, run, p, p * work->span + i)
-                                       : rondo_look(run, slot + (uint32_t)(i - share.base));
+                                       : rondo_look(run, ranks, p, slot + (uint32_t)(i - share.base));
             }
             RONDO_UNROLL
             for (unsigned u = 0; u < how.chunk; u++) {
@@ -437,7 +438,7 @@ RONDO_FN void rondo_two_shot_gather(struct rondo_how how, unsigned collective, u
                 if (i >= share.end || !rondo_shard_has(work, p, i))
                     continue;
                 const struct rondo_line line =
-                    copies ? looked[u] : rondo_pull(run, p, slot + (uint32_t)(i - share.base), looked[u]);
+                    copies ? looked[u] : rondo_pull(run, ranks, p, slot + (uint32_t)(i - share.base), looked[u]);
                 if (!run->dead)
                     rondo_output(collective, element, run, p, p * work->span + i, line);
             }
@@ -470,7 +471,7 @@ RONDO_FN void rondo_broadcast_hear(struct rondo_run *run, uint32_t step)
     for (unsigned d = 1; d < ranks && !run->dead; d++) {
         const unsigned p = rondo_peer_after(me, d, ranks);
         const uint32_t line = rondo_slot_line(work, p, me) + (uint32_t)(share.first - share.base);
-        rondo_pull(run, p, line, rondo_look(run, line));
+        rondo_pull(run, ranks, p, line, rondo_look(run, ranks, p, line));
     }
 }
 

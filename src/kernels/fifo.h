@@ -17,6 +17,7 @@
 #define RONDO_KERNELS_FIFO_H
 
 #include "kernels/mailbox.h"
+#include "kernels/post.h"
 #include "kernels/user.h"
 
 /* What one block runs: transfers first … end - 1, as far as they lie on one FIFO channel. */
@@ -135,33 +136,55 @@ RONDO_CALL uint32_t rondo_fifo_await(struct rondo_run *run, uint32_t room, const
     return taken;
 }
 
+/* Posts lines number … of the FIFO to the end's peer, if need be. One thread, after a barrier. */
+RONDO_FN void rondo_fifo_post(const struct rondo_batch_head *head, const struct rondo_run *run,
+                              const struct rondo_stream *end, uint32_t number, uint64_t lines)
+{
+    char *mailbox = rondo_mailbox_to(run->lane, run->lane->ranks, end->peer);
+    rondo_fence();
+    rondo_post_lines(run, end->peer, rondo_fifo_line(head, mailbox, number), rondo_fifo_escape(head, mailbox, number),
+                     lines);
+}
+
+/* Where posts are needed, the stream is cut where the receiver gives credit: what a part waits for was posted with the parts
+ * before it. */
 RONDO_FN void rondo_fifo_send(const struct rondo_batch_head *head, struct rondo_run *run,
                               const struct rondo_transfer *transfers, const struct rondo_stream *end)
 {
     const struct rondo_lane_args *lane = run->lane;
-    const unsigned me = lane->rank;
-    char *mailbox = rondo_peer_mailbox(lane, lane->ranks, end->peer);
-    const uint32_t *credit = rondo_fifo_credit(head, lane->mailbox, end, end->peer);
-    const uint32_t first = rondo_fifo_first(head, end, me, end->peer), mask = head->fifos.lines - 1;
-    const uint32_t position = rondo_word_load(rondo_fifo_position(head, end));
+    char *mailbox = rondo_mailbox_to(lane, lane->ranks, end->peer);
+    const uint32_t *credit = rondo_fifo_credit(head, rondo_mailbox_from(lane, lane->ranks, end->peer), end, end->peer);
+    const uint32_t first = rondo_fifo_first(head, end, lane->rank, end->peer), mask = head->fifos.lines - 1;
+    const uint32_t quarter = head->fifos.lines / 4, position = rondo_word_load(rondo_fifo_position(head, end));
+    const uint64_t total = lane->posts ? rondo_stream_lines(transfers, end) : UINT64_MAX;
     struct rondo_cursor cursor = rondo_cursor_begin(transfers, end);
     uint32_t taken = rondo_word_load(credit);
+    uint64_t s = rondo_thread(), limit = 0;
     RONDO_ROLLED
-    for (uint64_t s = rondo_thread(); !run->dead && rondo_cursor_seek(end, &cursor, s); s += rondo_threads()) {
-        const struct rondo_transfer *t = cursor.transfer;
-        const uint32_t p = position + (uint32_t)s, number = first + (p & mask);
-        const struct rondo_line line =
-            rondo_user_load(t->element, t->aligned, t->buffer, t->bytes, cursor.range.first + (s - cursor.base));
-        if (p - taken >= head->fifos.lines)
-            taken = rondo_fifo_await(run, head->fifos.lines, credit, end->peer, p);
-        if (run->dead)
-            break;
-        if (rondo_line_is_special(line))
-            rondo_line_send_special(rondo_fifo_line(head, mailbox, number), rondo_fifo_escape(head, mailbox, number),
-                                    line);
-        else
-            rondo_line_store(rondo_fifo_line(head, mailbox, number), line);
-    }
+    do {
+        const uint64_t from = limit;
+        if (lane->posts)
+            limit += quarter - ((position + (uint32_t)limit) & (quarter - 1));
+        limit = lane->posts && limit < total ? limit : total;
+        RONDO_ROLLED
+        for (; s < limit && !run->dead && rondo_cursor_seek(end, &cursor, s); s += rondo_threads()) {
+            const struct rondo_transfer *t = cursor.transfer;
+            const uint32_t p = position + (uint32_t)s, number = first + (p & mask);
+            const struct rondo_line line =
+                rondo_user_load(t->element, t->aligned, t->buffer, t->bytes, cursor.range.first + (s - cursor.base));
+            if (p - taken >= head->fifos.lines)
+                taken = rondo_fifo_await(run, head->fifos.lines, credit, end->peer, p);
+            if (run->dead)
+                break;
+            if (rondo_line_is_special(line))
+                rondo_line_send_special(lane, rondo_fifo_line(head, mailbox, number),
+                                        rondo_fifo_escape(head, mailbox, number), line);
+            else
+                rondo_line_store(rondo_fifo_line(head, mailbox, number), line);
+        }
+        if (lane->posts && !rondo_barrier_any(run->dead) && rondo_thread() == 0)
+            rondo_fifo_post(head, run, end, first + ((position + (uint32_t)from) & mask), limit - from);
+    } while (limit < total);
     rondo_barrier(); /* all threads have read the position */
     if (rondo_thread() == 0)
         rondo_word_store(rondo_fifo_position(head, end), position + (uint32_t)rondo_stream_lines(transfers, end));
@@ -172,7 +195,8 @@ RONDO_FN void rondo_fifo_recv(const struct rondo_batch_head *head, struct rondo_
 {
     const struct rondo_lane_args *lane = run->lane;
     const unsigned me = lane->rank;
-    char *sender = rondo_peer_mailbox(lane, lane->ranks, end->peer);
+    char *sender = rondo_mailbox_to(lane, lane->ranks, end->peer);
+    char *mailbox = rondo_mailbox_from(lane, lane->ranks, end->peer);
     const uint32_t first = rondo_fifo_first(head, end, end->peer, me), mask = head->fifos.lines - 1;
     const uint32_t quarter = head->fifos.lines / 4;
     const uint32_t position = rondo_word_load(rondo_fifo_position(head, end));
@@ -189,9 +213,9 @@ RONDO_FN void rondo_fifo_recv(const struct rondo_batch_head *head, struct rondo_
             rondo_cursor_seek(end, &cursor, s);
             const struct rondo_transfer *t = cursor.transfer;
             const uint32_t number = first + ((position + (uint32_t)s) & mask);
-            char *at = rondo_fifo_line(head, lane->mailbox, number);
-            const struct rondo_line line = rondo_line_take(run, at, rondo_fifo_escape(head, lane->mailbox, number),
-                                                           end->peer, rondo_line_load(at));
+            char *at = rondo_fifo_line(head, mailbox, number);
+            const struct rondo_line line =
+                rondo_line_take(run, at, rondo_fifo_escape(head, mailbox, number), end->peer, rondo_line_load(at));
             if (run->dead)
                 break;
             rondo_user_store(t->element, t->aligned, t->buffer, t->bytes, cursor.range.first + (s - cursor.base), line);
@@ -200,8 +224,13 @@ RONDO_FN void rondo_fifo_recv(const struct rondo_batch_head *head, struct rondo_
             if (rondo_barrier_any(run->dead))
                 break;
             if (rondo_thread() == 0) {
+                uint32_t *credit = rondo_fifo_credit(head, sender, end, me);
                 rondo_fence();
-                rondo_word_store(rondo_fifo_credit(head, sender, end, me), position + (uint32_t)limit);
+                rondo_word_store(credit, position + (uint32_t)limit);
+                if (lane->posts) {
+                    rondo_fence();
+                    rondo_post_range(run, end->peer, (const char *)credit, sizeof *credit);
+                }
             }
         }
     }

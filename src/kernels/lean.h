@@ -22,11 +22,11 @@ RONDO_FN struct rondo_lean_places rondo_lean_find(unsigned ranks, const struct r
     RONDO_UNROLL
     for (unsigned d = 1; d < ranks; d++) {
         const unsigned peer = rondo_peer_after(me, d, ranks);
-        places.to[d] = rondo_mailbox_line(lane->peer[peer], line0 + rondo_slot(me, peer) * work->step_lines + i);
+        places.to[d] = rondo_mailbox_line(lane->to[peer], line0 + rondo_slot(me, peer) * work->step_lines + i);
     }
     RONDO_UNROLL
     for (unsigned r = 0; r < ranks; r++)
-        places.from[r] = rondo_mailbox_line(lane->mailbox, line0 + rondo_slot(r, me) * work->step_lines + i);
+        places.from[r] = rondo_mailbox_line(lane->from[r], line0 + rondo_slot(r, me) * work->step_lines + i);
     if (rondo_thread() == 0)
         rondo_prefetch(&lane->channels[rondo_block()]);
     if (rondo_thread() % 32 == 0 && mine) {
@@ -100,7 +100,7 @@ RONDO_FN void rondo_lean_line(enum rondo_collective collective, enum rondo_dtype
             RONDO_UNROLL
             for (unsigned r = 0; r < ranks; r++) {
                 const struct rondo_line line =
-                    r == me ? own : rondo_pull(&run, r, rondo_slot_line(work, r, me) + i, looked[r]);
+                    r == me ? own : rondo_pull(&run, ranks, r, rondo_slot_line(work, r, me) + i, looked[r]);
                 if (!run.dead)
                     rondo_output(collective, element, &run, r, i, line);
             }
@@ -200,7 +200,7 @@ RONDO_FN void rondo_lean_broadcast(unsigned element, unsigned ranks, const struc
     rondo_launch_check(&run);
     if (mine && !run.dead && me != root) {
         const uint32_t at = rondo_slot_line(work, root, me) + i;
-        line = rondo_pull(&run, root, at, rondo_look(&run, at));
+        line = rondo_pull(&run, ranks, root, at, rondo_look(&run, ranks, root, at));
     }
     if (mine && !run.dead && !(me == root && work->send == work->recv))
         rondo_output(RONDO_BROADCAST, element, &run, root, i, line);

@@ -14,9 +14,9 @@ RONDO_FN void rondo_lean_send(const struct rondo_batch_head *head, const struct 
     const uint32_t count = (uint32_t)(range.end - range.first), mask = head->fifos.lines - 1;
     const uint32_t first = rondo_fifo_first(head, end, lane->rank, end->peer);
     const bool mine = rondo_thread() < count;
-    char *mailbox = rondo_peer_mailbox(lane, lane->ranks, end->peer);
+    char *mailbox = rondo_mailbox_to(lane, lane->ranks, end->peer);
     uint32_t *at = rondo_fifo_position(head, end);
-    const uint32_t *credit = rondo_fifo_credit(head, lane->mailbox, end, end->peer);
+    const uint32_t *credit = rondo_fifo_credit(head, rondo_mailbox_from(lane, lane->ranks, end->peer), end, end->peer);
     struct rondo_line line;
 
     struct rondo_run run = rondo_launch_begin(lane, NULL);
@@ -28,8 +28,8 @@ RONDO_FN void rondo_lean_send(const struct rondo_batch_head *head, const struct 
         rondo_fifo_await(&run, head->fifos.lines, credit, end->peer, p);
     if (mine && !run.dead) {
         if (rondo_line_is_special(line))
-            rondo_line_send_special(rondo_fifo_line(head, mailbox, number), rondo_fifo_escape(head, mailbox, number),
-                                    line);
+            rondo_line_send_special(lane, rondo_fifo_line(head, mailbox, number),
+                                    rondo_fifo_escape(head, mailbox, number), line);
         else
             rondo_line_store(rondo_fifo_line(head, mailbox, number), line);
     }
@@ -53,9 +53,10 @@ RONDO_FN void rondo_lean_recv(const struct rondo_batch_head *head, const struct 
     const uint32_t position = rondo_word_load(at), number = first + ((position + rondo_thread()) & mask);
     rondo_launch_check(&run);
     if (rondo_thread() < count && !run.dead) {
-        char *place = rondo_fifo_line(head, lane->mailbox, number);
-        const struct rondo_line line = rondo_line_take(&run, place, rondo_fifo_escape(head, lane->mailbox, number),
-                                                       end->peer, rondo_line_load(place));
+        char *mailbox = rondo_mailbox_from(lane, lane->ranks, end->peer);
+        char *place = rondo_fifo_line(head, mailbox, number);
+        const struct rondo_line line =
+            rondo_line_take(&run, place, rondo_fifo_escape(head, mailbox, number), end->peer, rondo_line_load(place));
         if (!run.dead)
             rondo_user_store(t->element, t->aligned, t->buffer, t->bytes, range.first + rondo_thread(), line);
     }
@@ -64,7 +65,7 @@ RONDO_FN void rondo_lean_recv(const struct rondo_batch_head *head, const struct 
         rondo_word_store(at, position + count);
         if (!dead && (position & (quarter - 1)) + count >= quarter) {
             rondo_fence();
-            rondo_word_store(rondo_fifo_credit(head, rondo_peer_mailbox(lane, lane->ranks, end->peer), end, lane->rank),
+            rondo_word_store(rondo_fifo_credit(head, rondo_mailbox_to(lane, lane->ranks, end->peer), end, lane->rank),
                              (position + count) & ~(quarter - 1));
         }
     }
@@ -76,7 +77,7 @@ RONDO_FN bool rondo_stream_is_lean(const struct rondo_batch_head *head, const st
                                    struct rondo_range *range)
 {
     *range = rondo_transfer_range(rondo_transfers_of(head) + stream->first, stream->channel);
-    return stream->end - stream->first == 1 && stream->kind != RONDO_COPY &&
+    return !head->lane.posts && stream->end - stream->first == 1 && stream->kind != RONDO_COPY &&
            range->end - range->first <= rondo_threads() && range->end - range->first <= head->fifos.lines / 4;
 }
 

@@ -30,6 +30,7 @@
 #define RONDO_KERNELS_MAILBOX_H
 
 #include "kernels/dialect.h"
+#include "kernels/posts.h"
 #include "kernels/work.h"
 
 enum { RONDO_ESCAPED_EMPTY = 1, RONDO_ESCAPED_MARK = 2 };
@@ -80,10 +81,15 @@ RONDO_FN struct rondo_line rondo_line_mark(void)
     return line;
 }
 
-/* `ranks` is a constant where it is known to be small, and then the arguments hold the address. */
-RONDO_FN char *rondo_peer_mailbox(const struct rondo_lane_args *lane, unsigned ranks, unsigned peer)
+/* Where this rank writes what is for a peer, and where it finds what a peer has for it. `ranks` is a constant where it is known
+ * to be small, and then the arguments hold the address. */
+RONDO_FN char *rondo_mailbox_to(const struct rondo_lane_args *lane, unsigned ranks, unsigned peer)
 {
-    return ranks <= RONDO_ARG_PEERS ? lane->peer[peer] : lane->peers[peer];
+    return ranks <= RONDO_ARG_PEERS ? lane->to[peer] : lane->boxes[peer];
+}
+RONDO_FN char *rondo_mailbox_from(const struct rondo_lane_args *lane, unsigned ranks, unsigned peer)
+{
+    return ranks <= RONDO_ARG_PEERS ? lane->from[peer] : lane->boxes[lane->ranks + peer];
 }
 RONDO_FN char *rondo_mailbox_line(char *mailbox, uint32_t line)
 {
@@ -190,8 +196,11 @@ RONDO_CALL struct rondo_line rondo_line_unescape(const struct rondo_lane_args *l
 }
 
 /* Sends a payload that looks like an empty line or the mark. Out of line, for it is rare. */
-RONDO_CALL void rondo_line_send_special(void *to, uint8_t *escape, struct rondo_line payload)
+RONDO_CALL void rondo_line_send_special(const struct rondo_lane_args *lane, void *to, uint8_t *escape,
+                                        struct rondo_line payload)
 {
+    if (lane->posts)
+        rondo_word_store(&lane->posts->special, 1);
     rondo_byte_store(escape, rondo_line_is_empty(payload) ? RONDO_ESCAPED_EMPTY : RONDO_ESCAPED_MARK);
     rondo_line_store(to, rondo_line_mark());
 }
@@ -224,23 +233,24 @@ RONDO_FN struct rondo_line rondo_line_take(struct rondo_run *run, void *at, uint
 RONDO_FN void rondo_push(const struct rondo_run *run, unsigned ranks, unsigned peer, uint32_t line,
                          struct rondo_line payload)
 {
-    char *mailbox = rondo_peer_mailbox(run->lane, ranks, peer);
+    char *mailbox = rondo_mailbox_to(run->lane, ranks, peer);
     void *to = rondo_mailbox_line(mailbox, run->base + line);
     if (rondo_line_is_special(payload))
-        rondo_line_send_special(to, rondo_mailbox_escape(run->lane, mailbox, run->base + line), payload);
+        rondo_line_send_special(run->lane, to, rondo_mailbox_escape(run->lane, mailbox, run->base + line), payload);
     else
         rondo_line_store(to, payload);
 }
 
-/* A first look at a line of one's own mailbox; rondo_pull finishes it. Several looks may be under way at once. */
-RONDO_FN struct rondo_line rondo_look(const struct rondo_run *run, uint32_t line)
+/* A first look at a line from a peer; rondo_pull finishes it. Several looks may be under way at once. */
+RONDO_FN struct rondo_line rondo_look(const struct rondo_run *run, unsigned ranks, unsigned peer, uint32_t line)
 {
-    return rondo_line_load(rondo_mailbox_line(run->lane->mailbox, run->base + line));
+    return rondo_line_load(rondo_mailbox_line(rondo_mailbox_from(run->lane, ranks, peer), run->base + line));
 }
 
-RONDO_FN struct rondo_line rondo_pull(struct rondo_run *run, unsigned peer, uint32_t line, struct rondo_line looked)
+RONDO_FN struct rondo_line rondo_pull(struct rondo_run *run, unsigned ranks, unsigned peer, uint32_t line,
+                                      struct rondo_line looked)
 {
-    char *mailbox = run->lane->mailbox;
+    char *mailbox = rondo_mailbox_from(run->lane, ranks, peer);
     return rondo_line_take(run, rondo_mailbox_line(mailbox, run->base + line),
                            rondo_mailbox_escape(run->lane, mailbox, run->base + line), peer, looked);
 }
@@ -253,7 +263,7 @@ RONDO_FN char *rondo_token(const struct rondo_run *run, unsigned kind, char *mai
 {
     const unsigned row = kind == RONDO_TOKENS_OF_BEGIN ? 2 : run->base != 0, peers = run->lane->ranks - 1;
     return mailbox + rondo_mailbox_tokens_at(run->lane->half_lines, RONDO_LINE_BYTES) +
-           (size_t)((row * RONDO_MAX_CHANNELS + rondo_block()) * peers + slot) * RONDO_LINE_BYTES;
+           (size_t)((row * peers + slot) * RONDO_MAX_CHANNELS + rondo_block()) * RONDO_LINE_BYTES;
 }
 
 /* Tells the same block of all peers that this one has come to the step whose half is in use, or has begun. One thread for each
@@ -266,7 +276,7 @@ RONDO_FN void rondo_tokens_send(const struct rondo_run *run, unsigned kind)
     for (unsigned d = 1 + rondo_thread(); d < lane->ranks && !run->dead; d += rondo_threads()) {
         const unsigned peer = rondo_peer_after(lane->rank, d, lane->ranks);
         rondo_line_store(
-            rondo_token(run, kind, rondo_peer_mailbox(lane, lane->ranks, peer), rondo_slot(lane->rank, peer)), token);
+            rondo_token(run, kind, rondo_mailbox_to(lane, lane->ranks, peer), rondo_slot(lane->rank, peer)), token);
     }
 }
 
@@ -275,7 +285,7 @@ RONDO_FN void rondo_tokens_take(struct rondo_run *run, unsigned kind)
     const struct rondo_lane_args *lane = run->lane;
     for (unsigned d = 1 + rondo_thread(); d < lane->ranks && !run->dead; d += rondo_threads()) {
         const unsigned peer = rondo_peer_after(lane->rank, d, lane->ranks);
-        char *at = rondo_token(run, kind, lane->mailbox, rondo_slot(peer, lane->rank));
+        char *at = rondo_token(run, kind, rondo_mailbox_from(lane, lane->ranks, peer), rondo_slot(peer, lane->rank));
         rondo_line_take(run, at, NULL, peer, rondo_line_load(at));
     }
 }

@@ -68,15 +68,21 @@ struct rondo_report {
     uint64_t bytes;
 };
 
-/* What is the same for all launches of a comm on one lane. */
+struct rondo_posts; /* kernels/post.h */
+
+/* What is the same for all launches of a comm on one lane. A mailbox for the lines from one rank to another lies where the path
+ * between them has it: with the receiver (who then has one for all senders), with the sender, or with each of them, and a
+ * progress thread copies from one to the other. */
 struct rondo_lane_args {
     struct rondo_channel *channels; /* own, device memory */
     struct rondo_report *report;    /* own, pinned memory, as the device sees it */
-    char *mailbox;                  /* own: peers write into it */
-    char *const *peers;             /* all ranks' mailboxes as this device sees them, in device memory */
-    char *peer[RONDO_ARG_PEERS];    /* the same for the first ranks */
-    uint64_t timeout_ns;            /* longest wait for a peer; 0: for ever */
-    uint32_t half_lines;            /* lines of one half of the mailbox */
+    struct rondo_posts
+        *posts;         /* own, device memory; NULL: nothing that this rank sends is copied by a progress thread */
+    char *const *boxes; /* `to` of all ranks, then `from` of all, in device memory */
+    char *to[RONDO_ARG_PEERS];   /* mailbox that this rank fills for a rank, for the first ranks */
+    char *from[RONDO_ARG_PEERS]; /* mailbox that a rank fills for this one */
+    uint64_t timeout_ns;         /* longest wait for a peer; 0: for ever */
+    uint32_t half_lines;         /* lines of one half of the mailbox */
     uint16_t rank, ranks;
 };
 
@@ -179,10 +185,11 @@ struct rondo_large_args {
 #define RONDO_BOTH static inline
 #endif
 
-enum { RONDO_TOKEN_ROWS = 3 }; /* one for each half, one for the tokens that say that a launch has begun */
+/* One for each half, one for the tokens that say that a launch has begun, one for the self-test of comm init. */
+enum { RONDO_TOKEN_ROWS = 4 };
 
 /* A lane's part of the mailbox, in bytes from its beginning: two halves of lines and an escape byte for each line; token
- * lines, RONDO_TOKEN_ROWS of a launch's blocks; FIFOs and an escape byte for each of their lines; credits. */
+ * lines, RONDO_TOKEN_ROWS for each sender of a line for each of a launch's blocks; FIFOs and an escape byte for each of their lines; credits. */
 RONDO_BOTH uint64_t rondo_mailbox_escapes_at(uint32_t half_lines, unsigned line_bytes)
 {
     return 2ull * half_lines * line_bytes;

@@ -30,8 +30,11 @@ ncclResult_t pncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t
     if (!value || (int)stat < ncclStatGpuMemSuspend || stat > ncclStatGpuMemTotal)
         return rondo_fail(rondoInvalidArgument, value ? "stat is %d" : "value is NULL", (int)stat);
     RONDO_TRY(rondo_comm_enter_ended(comm));
+    const struct rondo_anchor *anchor = comm->anchor;
     const bool counted = stat == ncclStatGpuMemPersist || stat == ncclStatGpuMemTotal;
-    *value = counted ? comm->anchor->mailbox.bytes + comm->anchor->control.bytes : 0;
+    *value =
+        counted ? anchor->control.bytes + anchor->areas[RONDO_AREA_INBOX].bytes + anchor->areas[RONDO_AREA_OUTBOX].bytes
+                : 0;
     rondo_comm_leave(comm);
     return rondoSuccess;
 }

@@ -258,7 +258,7 @@ static bool plan_single(const struct rondo_limits *limits, const struct rondo_ta
         launch->args_bytes = sizeof launch->args.single;
         return true;
     }
-    if (task->scaling)
+    if (task->scaling || limits->posts) /* the batch's code makes posts */
         return false;
     const struct rondo_shape shape = plan_one(limits, task, work);
     launch->kernel = rondo_kernel_single(work->collective, work->algo, work->dtype);
@@ -280,7 +280,7 @@ static unsigned group_kernel(const struct rondo_group_plan *plan, const struct r
     const struct rondo_work *works = (const struct rondo_work *)((const char *)head + head->works_at);
     const unsigned ranks = plan->limits->ranks;
     uint64_t lines[RONDO_MAX_CHANNELS] = {0};
-    if (ranks != 2 && ranks != 4 && ranks != 8)
+    if (plan->limits->posts || (ranks != 2 && ranks != 4 && ranks != 8))
         return RONDO_KERNEL_BATCH;
     for (size_t i = 0; i < count; i++) {
         const struct rondo_task *task = &plan->tasks[plan->tasks_done + i];

@@ -19,13 +19,15 @@ static rondoResult_t direct_open(struct rondo_anchor *anchor, const struct rondo
     struct rondo_anchor *theirs = rondo_anchor_find(peer->offer.anchor_id);
     if (!theirs)
         return rondo_fail(rondoRemoteError, "the peer has given up");
-    rondoResult_t result = anchor->ops->mem_attach(anchor->device, theirs->device, &theirs->mailbox);
+    const struct rondo_mem *memory = &theirs->areas[peer->area];
+    rondoResult_t result = anchor->ops->mem_attach(anchor->device, theirs->device, memory);
     if (result != rondoSuccess) {
         rondo_anchor_drop(theirs);
         return result;
     }
     link->held = theirs;
-    link->address = theirs->mailbox.address;
+    link->address = memory->address;
+    link->host = memory->host;
     return rondoSuccess;
 }
 
@@ -45,6 +47,7 @@ static rondoResult_t import_open(struct rondo_anchor *anchor, const struct rondo
     RONDO_TRY(anchor->ops->mem_import(anchor->device, &handle, peer->offer.bytes, (enum rondo_mem_kind)peer->offer.kind,
                                       &link->mapping));
     link->address = link->mapping.address;
+    link->host = link->mapping.host;
     return rondoSuccess;
 }
 
@@ -60,15 +63,23 @@ static const char *shareable_refuses(const struct rondo_link_peer *peer)
     return peer->fd < 0 ? "no descriptor came" : NULL;
 }
 
+static const char *host_refuses(const struct rondo_link_peer *peer)
+{
+    if (peer->offer.kind != RONDO_MEM_HOST)
+        return "not host memory";
+    return peer->fd < 0 ? "no descriptor came" : NULL;
+}
+
 static const char *legacy_refuses(const struct rondo_link_peer *peer)
 {
     return peer->offer.kind == RONDO_MEM_LEGACY ? NULL : "not legacy IPC memory";
 }
 
 static const struct rondo_link_ops ways[] = {
-    {"P2P/direct pointer", "SHM/direct pointer", direct_refuses, direct_open, direct_close},
-    {"P2P/CUMEM", "SHM/direct/direct", shareable_refuses, import_open, import_close},
-    {"P2P/IPC", "P2P/IPC", legacy_refuses, import_open, import_close},
+    {"direct pointer", direct_refuses, direct_open, direct_close},
+    {"CUMEM", shareable_refuses, import_open, import_close},
+    {"IPC", legacy_refuses, import_open, import_close},
+    {"SHM", host_refuses, import_open, import_close},
 };
 enum { WAYS = sizeof ways / sizeof *ways };
 
@@ -79,8 +90,8 @@ rondoResult_t rondo_link_open(struct rondo_anchor *anchor, const struct rondo_li
     for (int i = 0; i < WAYS; i++) {
         const char *reason = ways[i].refuses(peer);
         if (reason) {
-            used += (size_t)snprintf(reasons + used, sizeof reasons - used, "%s%s: %s", used ? ", " : "", ways[i].path,
-                                     reason);
+            used += (size_t)snprintf(reasons + used, sizeof reasons - used, "%s%s: %s", used ? ", " : "",
+                                     ways[i].mapping, reason);
             used = used < sizeof reasons ? used : sizeof reasons - 1;
             continue;
         }
@@ -97,9 +108,4 @@ void rondo_link_close(struct rondo_anchor *anchor, struct rondo_link *link)
     if (link->ops)
         link->ops->close(anchor, link);
     memset(link, 0, sizeof *link);
-}
-
-const char *rondo_link_path(const struct rondo_anchor *anchor, const struct rondo_link *link)
-{
-    return anchor->ops == &rondo_device_host ? link->ops->host_path : link->ops->path;
 }

@@ -1,5 +1,5 @@
-/* Links: how a peer's mailbox becomes reachable for this rank's kernels. A static table of ways, best first; the first one
- * that no side refuses is used for a pair. */
+/* Links: how memory of a peer becomes reachable for this rank's kernels and copy engines. A static table of ways, best first; the
+ * first one that does not refuse is taken. */
 #ifndef RONDO_TRANSPORT_LINK_H
 #define RONDO_TRANSPORT_LINK_H
 
@@ -8,17 +8,18 @@
 
 struct rondo_link_ops;
 
-/* What a rank tells all others about its mailbox. Sent as bytes between processes of one build. */
+/* What a rank tells all others about one of its areas. Sent as bytes between processes of one build. */
 struct rondo_offer {
     uint64_t anchor_id; /* meaningful in the same process only */
-    uint64_t bytes;
-    uint32_t kind; /* enum rondo_mem_kind */
+    uint64_t bytes;     /* 0: there is no such area */
+    uint32_t kind;      /* enum rondo_mem_kind */
     uint8_t handle[RONDO_MEM_HANDLE_BYTES];
 };
 
-/* A peer as this rank sees it. */
+/* A peer's area as this rank sees it. */
 struct rondo_link_peer {
     struct rondo_offer offer;
+    enum rondo_area area;
     int fd;            /* that came with the offer; not owned, -1: none */
     bool same_process; /* and direct pointers are not disabled */
 };
@@ -26,14 +27,14 @@ struct rondo_link_peer {
 /* An open link. A zeroed one is safe to close. */
 struct rondo_link {
     const struct rondo_link_ops *ops;
-    char *address;             /* the peer's mailbox, as this rank's kernels see it */
+    char *address;             /* the peer's area, as this rank's device sees it */
+    char *host;                /* as the CPU sees it; host memory only */
     struct rondo_mem mapping;  /* imports */
     struct rondo_anchor *held; /* the peer's, where it is in this process */
 };
 
 struct rondo_link_ops {
-    const char *path;      /* the log's name for it between GPUs */
-    const char *host_path; /* and on the host device */
+    const char *mapping; /* the log's name for it */
     /* NULL, or a constant text that says why this way is not for that peer. */
     const char *(*refuses)(const struct rondo_link_peer *peer);
     /* Called at comm init; may block. On an error nothing is left open. */
@@ -42,12 +43,10 @@ struct rondo_link_ops {
     void (*close)(struct rondo_anchor *anchor, struct rondo_link *link);
 };
 
-/* Opens the best way to a peer. rondoSystemError: there is none; the text says why each was refused. */
+/* Opens the best way to a peer's area. rondoSystemError: there is none; the text says why each was refused. */
 rondoResult_t rondo_link_open(struct rondo_anchor *anchor, const struct rondo_link_peer *peer, struct rondo_link *link);
 
-/* Idempotent. No kernel of this rank may use the link any more. */
+/* Idempotent. No kernel or copy of this rank may use the link any more. */
 void rondo_link_close(struct rondo_anchor *anchor, struct rondo_link *link);
-
-const char *rondo_link_path(const struct rondo_anchor *anchor, const struct rondo_link *link);
 
 #endif

@@ -1,0 +1,490 @@
+#include "comm/links.h"
+
+#include "comm/bootstrap.h"
+#include "comm/card.h"
+#include "comm/failure.h"
+#include "comm/vote.h"
+#include "comm/watch.h"
+#include "common/env.h"
+#include "common/log.h"
+#include "common/result.h"
+#include "transport/link.h"
+#include "transport/mover.h"
+#include "transport/path.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+struct rondo_links {
+    enum rondo_mem_kind kind;                    /* of device memory that peers map */
+    size_t mailbox;                              /* bytes, of all lanes */
+    struct rondo_path *paths;                    /* from rank s to rank r: [s * ranks + r] */
+    uint8_t *verdicts;                           /* what rank r found of rank p: [r * ranks + p] */
+    struct rondo_link (*open)[RONDO_AREA_COUNT]; /* by rank */
+};
+
+/* What making them needs besides. */
+struct maker {
+    struct rondoComm *comm;
+    struct rondo_links *links;
+    const struct rondo_card *cards;
+    struct rondo_offer (*offers)[RONDO_AREA_COUNT]; /* by rank */
+    int fds[RONDO_AREA_COUNT][RONDO_MAX_RANKS];
+};
+
+static const struct rondo_path *path_of(const struct rondoComm *comm, int sender, int receiver)
+{
+    return &comm->links->paths[sender * comm->ranks + receiver];
+}
+
+/* Worse of what two ranks found of each other. */
+static unsigned verdict_of(const struct rondoComm *comm, int a, int b)
+{
+    const uint8_t *verdicts = comm->links->verdicts;
+    const uint8_t ab = verdicts[a * comm->ranks + b], ba = verdicts[b * comm->ranks + a];
+    return ab > ba ? ab : ba;
+}
+
+/* ---- which memory ---- */
+
+static bool is_host(enum rondo_area area)
+{
+    return area == RONDO_AREA_HOST_INBOX || area == RONDO_AREA_HOST_OUTBOX;
+}
+
+static bool is_outbox(enum rondo_area area)
+{
+    return area == RONDO_AREA_OUTBOX || area == RONDO_AREA_HOST_OUTBOX;
+}
+
+/* The area in which lines wait on a path. */
+static enum rondo_area waiting_area(const struct rondo_path *path)
+{
+    if (path->host)
+        return path->at_sender ? RONDO_AREA_HOST_OUTBOX : RONDO_AREA_HOST_INBOX;
+    return path->at_sender ? RONDO_AREA_OUTBOX : RONDO_AREA_INBOX;
+}
+
+/* Whether a rank has such an area. */
+static bool needs(const struct rondoComm *comm, int rank, enum rondo_area area)
+{
+    for (int p = 0; p < comm->ranks; p++) {
+        if (p == rank)
+            continue;
+        const struct rondo_path *out = path_of(comm, rank, p), *in = path_of(comm, p, rank);
+        const bool waits = is_outbox(area) ? waiting_area(out) == area : waiting_area(in) == area;
+        if (waits || (area == RONDO_AREA_OUTBOX && out->sender_copies) ||
+            (area == RONDO_AREA_INBOX && in->receiver_copies))
+            return true;
+    }
+    return false;
+}
+
+/* Whether a rank maps an area of a peer's. */
+static bool maps(const struct rondoComm *comm, int rank, int peer, enum rondo_area area)
+{
+    return is_outbox(area) ? waiting_area(path_of(comm, peer, rank)) == area
+                           : waiting_area(path_of(comm, rank, peer)) == area;
+}
+
+/* A mailbox of an area, and behind it, in host memory, a ring of posts for each sender. */
+static size_t entry_bytes(const struct rondoComm *comm, enum rondo_area area)
+{
+    return comm->links->mailbox + (is_host(area) ? (size_t)comm->ranks * sizeof(struct rondo_post_ring) : 0);
+}
+
+static size_t area_bytes(const struct rondoComm *comm, enum rondo_area area)
+{
+    return entry_bytes(comm, area) * (is_outbox(area) ? (size_t)comm->ranks - 1 : 1);
+}
+
+/* Where in an owner's outbox the mailbox for a receiver lies. */
+static size_t entry_at(const struct rondoComm *comm, enum rondo_area area, int owner, int receiver)
+{
+    return is_outbox(area) ? entry_bytes(comm, area) * (size_t)(receiver < owner ? receiver : receiver - 1) : 0;
+}
+
+static struct rondo_box own_box(const struct rondoComm *comm, enum rondo_area area, int receiver)
+{
+    const struct rondo_mem *memory = &comm->anchor->areas[area];
+    const size_t at = entry_at(comm, area, comm->rank, receiver);
+    struct rondo_box box = {(char *)memory->address + at, memory->host ? (char *)memory->host + at : NULL};
+    return box;
+}
+
+/* The mailbox in which lines wait on the path between this rank and another. */
+static struct rondo_box waiting_box(const struct rondoComm *comm, int sender, int receiver)
+{
+    const struct rondo_path *path = path_of(comm, sender, receiver);
+    const enum rondo_area area = waiting_area(path);
+    const int owner = path->at_sender ? sender : receiver;
+    if (owner == comm->rank)
+        return own_box(comm, area, receiver);
+    const struct rondo_link *link = &comm->links->open[owner][area];
+    const size_t at = entry_at(comm, area, owner, receiver);
+    struct rondo_box box = {link->address + at, link->host ? link->host + at : NULL};
+    return box;
+}
+
+/* Where posts to a receiver's mover go. */
+static struct rondo_post_ring *shared_ring(const struct rondoComm *comm, char *box, int sender)
+{
+    return (struct rondo_post_ring *)(void *)(box + comm->links->mailbox) + sender;
+}
+
+/* ---- own memory ---- */
+
+static rondoResult_t reset_area(struct rondoComm *comm, enum rondo_area area)
+{
+    const uint32_t epoch = (uint32_t)rondo_env()->epoch_start;
+    for (int p = 0; p < comm->ranks; p++) {
+        const struct rondo_box box = own_box(comm, area, p);
+        if (is_outbox(area) ? p != comm->rank : p == comm->rank)
+            RONDO_TRY(rondo_lanes_reset_box(comm->anchor, &comm->limits, epoch, &box));
+    }
+    return rondoSuccess;
+}
+
+/* Makes this rank's areas and says what there is of them. */
+static rondoResult_t make_areas(struct maker *m, struct rondo_offer *mine, int *fds)
+{
+    struct rondoComm *comm = m->comm;
+    struct rondo_anchor *anchor = comm->anchor;
+    bool copies = false;
+    for (enum rondo_area a = 0; a < RONDO_AREA_COUNT; a++) {
+        const enum rondo_mem_kind kind = is_host(a) ? RONDO_MEM_HOST : comm->links->kind;
+        struct rondo_mem_handle handle = {.fd = -1};
+        if (!needs(comm, comm->rank, a))
+            continue;
+        RONDO_TRY(anchor->ops->mem_alloc(anchor->device, area_bytes(comm, a), kind, &anchor->areas[a]));
+        RONDO_TRY(reset_area(comm, a));
+        if (kind != RONDO_MEM_PRIVATE)
+            RONDO_TRY(anchor->ops->mem_export(anchor->device, &anchor->areas[a], &handle));
+        mine[a] = (struct rondo_offer){.anchor_id = anchor->id, .bytes = area_bytes(comm, a), .kind = kind};
+        memcpy(mine[a].handle, handle.bytes, sizeof mine[a].handle);
+        fds[a] = handle.fd;
+    }
+    for (int p = 0; p < comm->ranks; p++)
+        copies |= p != comm->rank && path_of(comm, comm->rank, p)->sender_copies;
+    if (copies)
+        RONDO_TRY(anchor->ops->pinned_alloc(anchor->device, (size_t)comm->ranks * sizeof(struct rondo_post_ring),
+                                            &anchor->rings));
+    return rondoSuccess;
+}
+
+static void free_areas(struct rondoComm *comm)
+{
+    struct rondo_anchor *anchor = comm->anchor;
+    for (enum rondo_area a = 0; a < RONDO_AREA_COUNT; a++)
+        anchor->ops->mem_free(anchor->device, &anchor->areas[a]);
+    anchor->ops->pinned_free(anchor->device, &anchor->rings);
+}
+
+/* ---- peers' memory ---- */
+
+/* Everyone gets everyone's offers, and the descriptors that go with them. */
+static rondoResult_t exchange(struct maker *m, const struct rondo_offer *mine, const int *fds)
+{
+    struct rondoComm *comm = m->comm;
+    RONDO_TRY(rondo_bootstrap_all_gather(comm->bootstrap, mine, m->offers, sizeof m->offers[0]));
+    for (enum rondo_area a = 0; a < RONDO_AREA_COUNT; a++) {
+        bool any = false;
+        for (int r = 0; r < comm->ranks; r++) {
+            const struct rondo_offer *offer = &m->offers[r][a];
+            any |= offer->bytes && (offer->kind == RONDO_MEM_SHAREABLE || offer->kind == RONDO_MEM_HOST);
+        }
+        if (any)
+            RONDO_TRY(rondo_bootstrap_exchange_fds(comm->bootstrap, fds[a], m->fds[a]));
+    }
+    return rondoSuccess;
+}
+
+static rondoResult_t open_link(struct maker *m, int peer, enum rondo_area area)
+{
+    struct rondoComm *comm = m->comm;
+    const struct rondo_link_peer to = {
+        .offer = m->offers[peer][area],
+        .area = area,
+        .fd = m->fds[area][peer],
+        .same_process = rondo_bootstrap_same_process(comm->bootstrap, peer) &&
+                        (!rondo_env()->p2p_direct_disable || m->offers[peer][area].kind == RONDO_MEM_PRIVATE),
+    };
+    if (to.offer.bytes == 0)
+        return rondo_fail(rondoRemoteError, "rank %d could not make its mailbox", peer);
+    return rondo_link_open(comm->anchor, &to, &comm->links->open[peer][area]);
+}
+
+/* Maps what the paths ask for. A device memory that cannot be mapped is noted, and no error yet: there may be another path. */
+static rondoResult_t open_links(struct maker *m)
+{
+    struct rondoComm *comm = m->comm;
+    uint8_t *verdicts = comm->links->verdicts + comm->rank * comm->ranks;
+    for (int p = 0; p < comm->ranks; p++)
+        for (enum rondo_area a = 0; a < RONDO_AREA_COUNT; a++) {
+            if (p == comm->rank || !maps(comm, comm->rank, p, a) || open_link(m, p, a) == rondoSuccess)
+                continue;
+            if (is_host(a) || m->offers[p][a].bytes == 0)
+                return rondo_fail(rondoSystemError, "rank %d's %s memory: %s", p, is_host(a) ? "host" : "device",
+                                  rondo_last_error());
+            rondo_log(RONDO_LOG_WARN, "rank %d: memory of rank %d cannot be mapped: %s", comm->rank, p,
+                      rondo_last_error());
+            verdicts[p] = RONDO_P2P_NOT_MAPPED;
+        }
+    return rondoSuccess;
+}
+
+void rondo_links_close(struct rondoComm *comm)
+{
+    if (!comm->links || !comm->links->open)
+        return;
+    for (int r = 0; r < comm->ranks; r++)
+        for (enum rondo_area a = 0; a < RONDO_AREA_COUNT; a++)
+            rondo_link_close(comm->anchor, &comm->links->open[r][a]);
+}
+
+/* ---- an attempt with one kind of device memory ---- */
+
+/* The paths, and how large mailboxes may be: where each rank has one for every peer, all of them together get what one gets
+ * elsewhere. */
+static rondoResult_t choose(struct maker *m)
+{
+    struct rondoComm *comm = m->comm;
+    uint64_t half = (uint64_t)comm->config.buffer_kib * 1024;
+    bool outboxes = false;
+    comm->limits.posts = 0;
+    for (int s = 0; s < comm->ranks; s++)
+        for (int r = 0; r < comm->ranks; r++) {
+            struct rondo_path *path = &comm->links->paths[s * comm->ranks + r];
+            if (s == r)
+                continue;
+            RONDO_TRY(rondo_path_choose(&m->cards[s].wish, &m->cards[r].wish, verdict_of(comm, s, r), path));
+            comm->limits.posts |= path->sender_copies || path->receiver_copies;
+            outboxes |= path->at_sender || path->sender_copies;
+        }
+    rondo_limits_fit(&comm->limits, outboxes && comm->ranks > 2 ? half / ((unsigned)comm->ranks - 1) : half);
+    comm->links->mailbox = rondo_lanes_mailbox_bytes(&comm->limits);
+    return rondoSuccess;
+}
+
+/* Own areas, everyone's offers, links. */
+static rondoResult_t attempt(struct maker *m)
+{
+    struct rondoComm *comm = m->comm;
+    struct rondo_offer mine[RONDO_AREA_COUNT] = {{0}};
+    int fds[RONDO_AREA_COUNT];
+    for (enum rondo_area a = 0; a < RONDO_AREA_COUNT; a++) {
+        fds[a] = -1;
+        for (int r = 0; r < comm->ranks; r++)
+            m->fds[a][r] = -1;
+    }
+    rondoResult_t result = make_areas(m, mine, fds);
+    if (result != rondoSuccess)
+        memset(mine, 0, sizeof mine); /* the others learn that there is nothing to map */
+    const rondoResult_t exchanged = exchange(m, mine, fds);
+    result = exchanged != rondoSuccess ? exchanged : result == rondoSuccess ? open_links(m) : result;
+    for (enum rondo_area a = 0; a < RONDO_AREA_COUNT; a++) {
+        if (fds[a] >= 0)
+            close(fds[a]);
+        for (int r = 0; r < comm->ranks; r++)
+            if (m->fds[a][r] >= 0)
+                close(m->fds[a][r]);
+    }
+    return result;
+}
+
+/* Lets go of everything, so that another attempt can be made: first of the peers' memory, then, when all did so, of one's own. */
+static rondoResult_t give_up(struct rondoComm *comm)
+{
+    rondo_links_close(comm);
+    RONDO_TRY(rondo_comm_vote(comm, rondoSuccess, "letting go of the peers' mailboxes"));
+    free_areas(comm);
+    return rondoSuccess;
+}
+
+/* Whether all pairs went well, as all ranks found. */
+static rondoResult_t judge(struct maker *m, bool *fine)
+{
+    struct rondoComm *comm = m->comm;
+    uint8_t mine[RONDO_MAX_RANKS], *verdicts = comm->links->verdicts;
+    memcpy(mine, verdicts + comm->rank * comm->ranks, (size_t)comm->ranks);
+    RONDO_TRY(rondo_bootstrap_all_gather(comm->bootstrap, mine, verdicts, (size_t)comm->ranks));
+    *fine = true;
+    for (int s = 0; s < comm->ranks; s++)
+        for (int r = 0; r < comm->ranks; r++)
+            *fine &= s == r || path_of(comm, s, r)->host || verdict_of(comm, s, r) == RONDO_P2P_FINE;
+    return rondoSuccess;
+}
+
+/* The kinds of device memory that all ranks can have, best first. */
+static unsigned kinds_of(const struct maker *m, enum rondo_mem_kind *kinds)
+{
+    const struct rondoComm *comm = m->comm;
+    bool shareable = true, legacy = true, one_process = true, device = false;
+    unsigned count = 0;
+    for (int r = 0; r < comm->ranks; r++) {
+        shareable &= m->cards[r].shareable != 0;
+        legacy &= m->cards[r].legacy != 0;
+        one_process &= r == comm->rank || rondo_bootstrap_same_process(comm->bootstrap, r);
+        for (int s = 0; s < comm->ranks; s++)
+            device |= s != r && !path_of(comm, s, r)->host;
+    }
+    /* Whether all ranks are in one process is the same for all ranks, as "same process" is an equivalence. */
+    if (shareable && device)
+        kinds[count++] = RONDO_MEM_SHAREABLE;
+    if (legacy && device)
+        kinds[count++] = RONDO_MEM_LEGACY;
+    if (one_process || !device)
+        kinds[count++] = RONDO_MEM_PRIVATE;
+    return count;
+}
+
+/* Tries one kind after the other until one works for all pairs. *done: one did. Pairs for which the first did not are marked. */
+static rondoResult_t try_kinds(struct maker *m, bool *done)
+{
+    struct rondoComm *comm = m->comm;
+    enum rondo_mem_kind kinds[3];
+    uint8_t before[RONDO_MAX_RANKS * RONDO_MAX_RANKS], first[RONDO_MAX_RANKS * RONDO_MAX_RANKS];
+    const size_t bytes = (size_t)comm->ranks * (size_t)comm->ranks;
+    const unsigned count = kinds_of(m, kinds);
+    rondoResult_t result = rondoSuccess;
+    *done = false;
+    memcpy(before, comm->links->verdicts, bytes);
+    memcpy(first, before, bytes);
+    if (!count)
+        return rondo_fail(rondoSystemError, "no kind of device memory can be shared by all ranks");
+    for (unsigned k = 0; k < count && !*done; k++) {
+        comm->links->kind = kinds[k];
+        memcpy(comm->links->verdicts, before, bytes);
+        result = rondo_comm_vote(comm, attempt(m), "mapping the peers' mailboxes");
+        if (result == rondoSuccess)
+            RONDO_TRY(judge(m, done));
+        if (*done)
+            return rondoSuccess;
+        if (result != rondoSuccess)
+            rondo_log(RONDO_LOG_WARN, "rank %d: device memory of kind %d cannot be used: %s", comm->rank, (int)kinds[k],
+                      rondo_last_error());
+        RONDO_TRY(give_up(comm));
+        if (k == 0)
+            memcpy(first, comm->links->verdicts, bytes);
+    }
+    memcpy(comm->links->verdicts, first, bytes);
+    return memcmp(first, before, bytes) ? rondoSuccess : result;
+}
+
+/* ---- what follows from the paths ---- */
+
+static void set_boxes(struct rondoComm *comm, struct rondo_boxes *boxes)
+{
+    memset(boxes, 0, sizeof *boxes);
+    for (int p = 0; p < comm->ranks; p++) {
+        if (p == comm->rank)
+            continue;
+        const struct rondo_path *out = path_of(comm, comm->rank, p), *in = path_of(comm, p, comm->rank);
+        const struct rondo_box there = waiting_box(comm, comm->rank, p), here = waiting_box(comm, p, comm->rank);
+        boxes->to[p] = out->sender_copies ? own_box(comm, RONDO_AREA_OUTBOX, p).address : there.address;
+        boxes->from[p] = in->receiver_copies ? own_box(comm, RONDO_AREA_INBOX, comm->rank).address : here.address;
+        if (out->sender_copies)
+            boxes->rings[p] = (struct rondo_post_ring *)comm->anchor->rings.device + p;
+        else if (out->receiver_copies)
+            boxes->rings[p] = shared_ring(comm, there.address, comm->rank);
+    }
+}
+
+static unsigned set_routes(struct rondoComm *comm, struct rondo_route *routes)
+{
+    unsigned count = 0;
+    for (int p = 0; p < comm->ranks; p++) {
+        if (p == comm->rank)
+            continue;
+        const struct rondo_path *out = path_of(comm, comm->rank, p), *in = path_of(comm, p, comm->rank);
+        const struct rondo_box there = waiting_box(comm, comm->rank, p), here = waiting_box(comm, p, comm->rank);
+        if (out->sender_copies)
+            routes[count++] = (struct rondo_route){
+                .peer = (unsigned)p,
+                .ring = (struct rondo_post_ring *)comm->anchor->rings.host + p,
+                .from = own_box(comm, RONDO_AREA_OUTBOX, p).address,
+                .to = there.address,
+                .next = out->receiver_copies ? shared_ring(comm, there.host, comm->rank) : NULL,
+            };
+        if (in->receiver_copies)
+            routes[count++] = (struct rondo_route){
+                .peer = (unsigned)p,
+                .ring = shared_ring(comm, here.host, p),
+                .from = here.address,
+                .to = own_box(comm, RONDO_AREA_INBOX, comm->rank).address,
+            };
+    }
+    return count;
+}
+
+/* From the mover's thread. */
+static void copy_failed(void *object, unsigned peer)
+{
+    struct rondoComm *comm = object;
+    rondo_comm_failed(comm, rondoSystemError, "rank %d: a copy between it and rank %u failed: %s", comm->rank, peer,
+                      rondo_last_error());
+    rondo_lanes_abort(comm->anchor);
+}
+
+static rondoResult_t open_lanes(struct rondoComm *comm)
+{
+    struct rondo_boxes boxes;
+    struct rondo_route routes[2 * RONDO_MAX_RANKS];
+    set_boxes(comm, &boxes);
+    RONDO_TRY(rondo_lanes_reset(comm->anchor, &comm->limits, (uint32_t)rondo_env()->epoch_start));
+    RONDO_TRY(rondo_lanes_open(comm->anchor, &comm->limits, (unsigned)comm->rank,
+                               (uint64_t)comm->config.timeout_ms * 1000000u, &boxes, comm->lanes));
+    const unsigned count = set_routes(comm, routes);
+    return count ? rondo_mover_start(comm->ops, comm->device, routes, count, copy_failed, comm, &comm->mover)
+                 : rondoSuccess;
+}
+
+static rondoResult_t get_memory(struct rondoComm *comm, struct maker *m)
+{
+    const size_t ranks = (size_t)comm->ranks;
+    void *memory;
+    RONDO_TRY(rondo_arena_alloc(comm->arena, sizeof *comm->links, &memory));
+    comm->links = memory;
+    RONDO_TRY(rondo_arena_alloc(comm->arena, ranks * ranks * sizeof *comm->links->paths, &memory));
+    comm->links->paths = memory;
+    RONDO_TRY(rondo_arena_alloc(comm->arena, ranks * ranks, &memory));
+    comm->links->verdicts = memory;
+    RONDO_TRY(rondo_arena_alloc(comm->arena, ranks * sizeof *m->offers, &memory));
+    m->offers = memory;
+    RONDO_TRY(rondo_arena_alloc(comm->arena, ranks * sizeof *comm->links->open, &memory));
+    comm->links->open = memory;
+    return rondoSuccess;
+}
+
+rondoResult_t rondo_links_make(struct rondoComm *comm, const struct rondo_card *cards)
+{
+    struct maker m = {.comm = comm, .cards = cards};
+    bool done = false;
+    RONDO_TRY(get_memory(comm, &m));
+    for (int round = 0; round < 2 && !done; round++) {
+        RONDO_TRY(choose(&m));
+        RONDO_TRY(try_kinds(&m, &done));
+    }
+    if (!done)
+        return rondo_fail(rondoSystemError, "no path works for some pairs of ranks");
+    return rondo_comm_vote(comm, open_lanes(comm), "opening the lanes");
+}
+
+void rondo_links_log(const struct rondoComm *comm, const struct rondo_card *cards)
+{
+    static const char *const mappings[] = {
+        [RONDO_MEM_SHAREABLE] = "CUMEM", [RONDO_MEM_LEGACY] = "IPC", [RONDO_MEM_PRIVATE] = "direct pointer"};
+    const char *device = strcmp(comm->ops->name, "cuda") ? comm->ops->name : "GPU";
+    for (int r = 0; r < comm->ranks; r++) {
+        char path[64];
+        if (r == comm->rank)
+            continue;
+        const bool direct = rondo_bootstrap_same_process(comm->bootstrap, r) && !rondo_env()->p2p_direct_disable;
+        rondo_path_text(path_of(comm, comm->rank, r), direct ? "direct pointer" : mappings[comm->links->kind], path,
+                        sizeof path);
+        rondo_log_info(RONDO_LOG_INIT, "rank %d[%s %d %s] -> rank %d[%s %d %s] channels 0-%u via %s", comm->rank,
+                       device, comm->info.ordinal, comm->info.bus_id, r, device, cards[r].ordinal, cards[r].bus_id,
+                       comm->limits.max_channels - 1, path);
+    }
+}

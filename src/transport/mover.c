@@ -1,0 +1,199 @@
+#include "transport/mover.h"
+
+#include "common/clock.h"
+#include "common/numa.h"
+#include "common/result.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* How long a mover without work polls at full speed, and how long it sleeps between looks afterwards. */
+enum { EAGER_NS = 1000000, NAP_NS = 50000, PAUSES_PER_CLOCK = 64 };
+
+/* A post whose copy was submitted, until it is passed on. */
+struct passing {
+    uint64_t mark;
+    struct rondo_post post;
+};
+
+struct way {
+    struct rondo_route route;
+    struct rondo_copier *copier;
+    uint32_t taken;                                 /* posts of the ring */
+    uint32_t passed;                                /* posts of the next ring */
+    struct passing passing[RONDO_COPIER_MARKS - 1]; /* a queue */
+    unsigned first, count;                          /* of it */
+};
+
+struct rondo_mover {
+    const struct rondo_device_ops *ops;
+    struct rondo_device *device;
+    void (*failed)(void *object, unsigned peer);
+    void *object;
+    pthread_t thread;
+    pid_t process;
+    int stop;         /* atomic: the thread is to end once it is idle */
+    uint64_t stop_by; /* or at this time; written before stop */
+    unsigned count;
+    struct way ways[];
+};
+
+/* The ring's next post, if there is one. Kernels write both words at once, or release them one by one. */
+static bool look(const struct rondo_post_ring *ring, uint32_t number, struct rondo_post *post)
+{
+    const struct rondo_post *at = &ring->posts[number % RONDO_POSTS];
+    const uint64_t lap = rondo_post_lap(number) >> RONDO_POST_SHIFT, mask = ((uint64_t)1 << RONDO_POST_SHIFT) - 1;
+    const uint64_t offset = __atomic_load_n(&at->offset, __ATOMIC_ACQUIRE); /* rondo_pair_store, put */
+    const uint64_t bytes = __atomic_load_n(&at->bytes, __ATOMIC_ACQUIRE);
+    if (offset >> RONDO_POST_SHIFT != lap || bytes >> RONDO_POST_SHIFT != lap)
+        return false;
+    post->offset = offset & mask;
+    post->bytes = bytes & mask;
+    return true;
+}
+
+/* Makes a post, as kernels do; false: the ring is full. */
+static bool put(struct rondo_post_ring *ring, uint32_t number, const struct rondo_post *post)
+{
+    struct rondo_post *at = &ring->posts[number % RONDO_POSTS];
+    const uint64_t lap = rondo_post_lap(number);
+    if (number - __atomic_load_n(&ring->taken, __ATOMIC_ACQUIRE) >= RONDO_POSTS)
+        return false;
+    __atomic_store_n(&at->offset, post->offset | lap, __ATOMIC_RELEASE);
+    __atomic_store_n(&at->bytes, post->bytes | lap, __ATOMIC_RELEASE);
+    return true;
+}
+
+static rondoResult_t submit(struct way *way, const struct rondo_post *post, const struct rondo_device_ops *ops)
+{
+    const struct rondo_route *route = &way->route;
+    struct passing *last = &way->passing[(way->first + way->count) % (RONDO_COPIER_MARKS - 1)];
+    RONDO_TRY(ops->copier_copy(way->copier, route->to + post->offset, route->from + post->offset, post->bytes));
+    if (!route->next)
+        return rondoSuccess;
+    last->post = *post;
+    RONDO_TRY(ops->copier_mark(way->copier, &last->mark));
+    way->count++;
+    return rondoSuccess;
+}
+
+static rondoResult_t pass_on(struct way *way, const struct rondo_device_ops *ops)
+{
+    uint64_t done;
+    if (!way->count)
+        return rondoSuccess;
+    RONDO_TRY(ops->copier_passed(way->copier, &done));
+    while (way->count && way->passing[way->first].mark <= done &&
+           put(way->route.next, way->passed, &way->passing[way->first].post)) {
+        way->passed++;
+        way->first = (way->first + 1) % (RONDO_COPIER_MARKS - 1);
+        way->count--;
+    }
+    return rondoSuccess;
+}
+
+/* *worked: there was something to do. */
+static rondoResult_t serve(struct way *way, const struct rondo_device_ops *ops, bool *worked)
+{
+    struct rondo_post post;
+    while (way->count < RONDO_COPIER_MARKS - 1 && look(way->route.ring, way->taken, &post)) {
+        RONDO_TRY(submit(way, &post, ops));
+        way->taken++;
+        __atomic_store_n(&way->route.ring->taken, way->taken, __ATOMIC_RELEASE); /* rondo_post_range, put */
+        *worked = true;
+    }
+    *worked |= way->count != 0;
+    return pass_on(way, ops);
+}
+
+/* Waits a little, the longer the less there was to do. */
+static void rest(uint64_t *idle_since, unsigned *looks)
+{
+    if (++*looks % PAUSES_PER_CLOCK)
+        return;
+    const uint64_t now = rondo_now_ns();
+    if (*idle_since == 0)
+        *idle_since = now;
+    else if (now - *idle_since > EAGER_NS)
+        rondo_sleep_ns(NAP_NS);
+    else
+        sched_yield();
+}
+
+static void *run(void *argument)
+{
+    struct rondo_mover *mover = argument;
+    struct rondo_device_info info;
+    uint64_t idle_since = 0;
+    unsigned looks = 0;
+    void *token;
+    mover->ops->info(mover->device, &info);
+    rondo_numa_stay(info.numa_node);
+    rondoResult_t result = mover->ops->enter(mover->device, &token);
+    bool failed = false;
+    for (;;) {
+        const bool stop = __atomic_load_n(&mover->stop, __ATOMIC_ACQUIRE); /* rondo_mover_stop */
+        bool worked = false;
+        for (unsigned w = 0; w < mover->count && !failed; w++) {
+            if (result == rondoSuccess)
+                result = serve(&mover->ways[w], mover->ops, &worked);
+            if (result != rondoSuccess) {
+                failed = true;
+                mover->failed(mover->object, mover->ways[w].route.peer);
+            }
+        }
+        if (stop && (!worked || failed || rondo_now_ns() > mover->stop_by))
+            return NULL;
+        if (worked)
+            idle_since = 0;
+        else
+            rest(&idle_since, &looks);
+    }
+}
+
+static void free_mover(struct rondo_mover *mover)
+{
+    for (unsigned w = 0; w < mover->count; w++)
+        mover->ops->copier_destroy(mover->device, mover->ways[w].copier);
+    free(mover);
+}
+
+rondoResult_t rondo_mover_start(const struct rondo_device_ops *ops, struct rondo_device *device,
+                                const struct rondo_route *routes, unsigned count,
+                                void (*failed)(void *object, unsigned peer), void *object, struct rondo_mover **out)
+{
+    struct rondo_mover *mover = calloc(1, sizeof *mover + count * sizeof *mover->ways);
+    rondoResult_t result = rondoSuccess;
+    if (!mover)
+        return rondo_fail(rondoSystemError, "out of memory");
+    mover->ops = ops;
+    mover->device = device;
+    mover->failed = failed;
+    mover->object = object;
+    mover->process = getpid();
+    for (unsigned w = 0; w < count && result == rondoSuccess; w++) {
+        mover->ways[w].route = routes[w];
+        result = ops->copier_create(device, &mover->ways[w].copier);
+        mover->count += result == rondoSuccess;
+    }
+    if (result == rondoSuccess && pthread_create(&mover->thread, NULL, run, mover) != 0)
+        result = rondo_fail(rondoSystemError, "no thread to be had for a comm's copies");
+    if (result != rondoSuccess)
+        free_mover(mover);
+    else
+        *out = mover;
+    return result;
+}
+
+void rondo_mover_stop(struct rondo_mover *mover, unsigned ms)
+{
+    if (!mover || mover->process != getpid())
+        return;
+    mover->stop_by = rondo_now_ns() + ms * 1000000ull;
+    __atomic_store_n(&mover->stop, 1, __ATOMIC_RELEASE); /* run */
+    pthread_join(mover->thread, NULL);
+    free_mover(mover);
+}

@@ -1,0 +1,33 @@
+/* Movers: a comm's progress thread. It takes the posts that kernels make (kernels/posts.h), has copy engines copy what they name,
+ * and passes posts on where the receiver's mover is to copy on. Replays need nothing else of the host.
+ *
+ * The thread polls: for about a millisecond after the last post as fast as it can, then some ten thousand times a second, and
+ * near the device's NUMA node. It makes no device calls that a capture of another thread would mind. */
+#ifndef RONDO_TRANSPORT_MOVER_H
+#define RONDO_TRANSPORT_MOVER_H
+
+#include "device/device.h"
+#include "kernels/posts.h"
+
+struct rondo_mover;
+
+/* One way of posts. All memory must live until the mover is stopped. */
+struct rondo_route {
+    unsigned peer;                /* for reports */
+    struct rondo_post_ring *ring; /* as the CPU sees it */
+    const char *from;             /* mailbox that the posts name ranges of */
+    char *to;                     /* where they are copied to */
+    struct rondo_post_ring *next; /* where the posts go once their copies are done; NULL: nowhere */
+};
+
+/* Starts the thread. `failed(object, peer)` is called from it, once, when a copy fails: the reason is the thread's last error. The
+ * routes are copied. */
+rondoResult_t rondo_mover_start(const struct rondo_device_ops *ops, struct rondo_device *device,
+                                const struct rondo_route *routes, unsigned count,
+                                void (*failed)(void *object, unsigned peer), void *object, struct rondo_mover **mover);
+
+/* Ends the thread: once it has nothing to do, or after about `ms`. NULL is fine. In a forked child, which has no such thread, it
+ * does nothing. */
+void rondo_mover_stop(struct rondo_mover *mover, unsigned ms);
+
+#endif

@@ -1,0 +1,45 @@
+/* Paths: which way what one rank has for another takes. Pure data: the choice is a function of what all ranks said, so all of them
+ * make the same one for every pair.
+ *
+ * Three questions make a path: may the two reach each other's device memory, or does host memory lie between them; on whose side
+ * do lines wait; who moves them there and away, kernels or copy engines. */
+#ifndef RONDO_TRANSPORT_PATH_H
+#define RONDO_TRANSPORT_PATH_H
+
+#include "rondo/rondo.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* From one rank to another. */
+struct rondo_path {
+    bool host;          /* through host memory; else device memory */
+    bool at_sender;     /* lines wait on the sender's side, in a mailbox for this receiver; else in the receiver's */
+    bool sender_copies; /* kernels fill a mailbox of the sender's device; a copy engine takes it to where lines wait */
+    bool receiver_copies; /* a copy engine takes them from there to the receiver's device (host memory only) */
+};
+
+/* What a rank says at init, in its card. Where two ranks say different things of what only one can do, the sender's word counts. */
+struct rondo_path_wish {
+    uint8_t p2p_disable, p2p_read, p2p_copies;        /* p2p_read: 0, 1, or 2: where it is the better way */
+    uint8_t shm_disable, shm_locality, shm_copy_mode; /* of shm_copy_mode 0: kernels move all */
+    uint8_t reads_well; /* by p2p_read 2: the device is one that reads its peers' memory faster than they write it */
+};
+
+/* What the environment asks of this rank. `capability`: the device's. */
+void rondo_path_wish_fill(struct rondo_path_wish *wish, int capability);
+
+/* Whether a pair may go by device memory, as one of its ranks found: a constant text if not. */
+enum { RONDO_P2P_FINE, RONDO_P2P_UNREACHABLE, RONDO_P2P_NOT_MAPPED, RONDO_P2P_NOT_SEEN, RONDO_P2P_TOO_FAR };
+const char *rondo_p2p_text(unsigned verdict);
+
+/* The path from a rank with wish `sender` to one with wish `receiver`. `verdict`: RONDO_P2P_FINE only if both found it so.
+ * rondoInvalidUsage: neither device nor host memory may be used. */
+rondoResult_t rondo_path_choose(const struct rondo_path_wish *sender, const struct rondo_path_wish *receiver,
+                                unsigned verdict, struct rondo_path *path);
+
+/* The log's name for it. `mapping`: "direct pointer", "CUMEM" or "IPC". */
+void rondo_path_text(const struct rondo_path *path, const char *mapping, char *text, size_t room);
+
+#endif
