@@ -359,6 +359,53 @@ Test(nccl_comms, are_finalized_and_destroyed_after_their_ops_however_long_these_
     cr_assert_eq(rig_run(&two, slow_end), 0);
 }
 
+/* Rank 0 sends what rank 1 receives long after rank 0 has gone, and so does what the two others have for each other. */
+static int gone_before(struct rig *rig)
+{
+    enum { LATE_US = 2500000 };
+    const size_t bytes = COUNT * sizeof(float);
+    float *a = rig->machine->alloc(bytes), *b = rig->machine->alloc(bytes);
+    const int root = rig->ranks - 1;
+    ncclComm_t comm;
+    RIG_OK(ncclCommInitRank(&comm, rig->ranks, rig->ids[1], rig->rank));
+    rig_input(rig, a, COUNT, rondoFloat, rondoSum);
+    if (rig->rank == 1)
+        rig->machine->compute(LATE_US, rig->stream);
+    RIG_OK(ncclReduce(a, b, COUNT, rondoFloat, rondoSum, root, comm, rig->stream));
+    if (rig->rank == 0) {
+        RIG_OK(ncclSend(a, 10, rondoFloat, root, comm, rig->stream));
+        RIG_OK(ncclCommDestroy(comm));
+    } else {
+        rig->machine->stream_sync(rig->stream);
+    }
+    RIG_CHECK(rig->rank != root || rig_wrong(rig, b, COUNT, rondoFloat, rondoSum) == 0, "reduced wrong");
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
+    if (rig->rank == root) {
+        float sent[10], given[10];
+        RIG_OK(ncclRecv(b, 10, rondoFloat, 0, comm, rig->stream));
+        RIG_OK(ncclRecv(b + 10, 10, rondoFloat, 1, comm, rig->stream));
+        rig->machine->stream_sync(rig->stream);
+        const struct rig first = {.machine = rig->machine, .rank = 0, .ranks = rig->ranks};
+        rig_input(&first, a, 10, rondoFloat, rondoSum);
+        rig->machine->download(given, a, sizeof given);
+        rig->machine->download(sent, b, sizeof sent);
+        RIG_CHECK(memcmp(sent, given, sizeof sent) == 0, "received wrong");
+    } else if (rig->rank == 1) {
+        RIG_OK(ncclSend(a, 10, rondoFloat, root, comm, rig->stream));
+        rig->machine->stream_sync(rig->stream);
+    }
+    if (rig->rank != 0)
+        RIG_OK(ncclCommDestroy(comm));
+    rig->machine->free(a);
+    rig->machine->free(b);
+    return 0;
+}
+
+Test(nccl_comms, go_on_among_the_others_when_a_rank_has_ended_its_own)
+{
+    cr_assert_eq(rig_run(&three, gone_before), 0);
+}
+
 /* A peer that never comes: another thread's abort ends the finalize. */
 static void *finalizer(void *argument)
 {

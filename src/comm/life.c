@@ -36,7 +36,7 @@ static rondoResult_t enter(struct rondoComm *comm, unsigned allowed)
         ;
     else if (!(allowed & ENDED) && (state == RONDO_COMM_FINALIZED || state == RONDO_COMM_FINALIZING))
         result = rondo_fail(rondoInvalidUsage, "comm %s finalized", state == RONDO_COMM_FINALIZED ? "was" : "is being");
-    else if (!(allowed & LEFT) && __atomic_load_n(&comm->left_rank, __ATOMIC_ACQUIRE) >= 0)
+    else if (!(allowed & LEFT) && __atomic_load_n(&comm->left_rank, __ATOMIC_ACQUIRE) >= 0 && !rondo_face()->patient)
         result = rondo_fail(rondoRemoteError, "rank %d has left the comm",
                             __atomic_load_n(&comm->left_rank, __ATOMIC_RELAXED));
     if (result != rondoSuccess)
@@ -114,7 +114,7 @@ static bool drain(struct rondoComm *comm)
     bool done;
     do
         done = rondo_comm_drain(comm, DRAIN_MS);
-    while (!done && rondo_face()->waits_for_ops && rondo_comm_failure(comm) == rondoSuccess);
+    while (!done && rondo_face()->patient && rondo_comm_failure(comm) == rondoSuccess);
     return done;
 }
 

@@ -157,6 +157,6 @@ static const char *alias(const char *row, const char **name, char *room)
 const struct rondo_face *rondo_face(void)
 {
     static const struct rondo_face face = {
-        .tag = "NCCL", .shows_device = true, .logs_to_output = true, .waits_for_ops = true, .alias = alias};
+        .tag = "NCCL", .shows_device = true, .logs_to_output = true, .patient = true, .alias = alias};
     return &face;
 }
