@@ -18,6 +18,12 @@ enum { COUNT = 2000 };
 
 static const struct rig_options two = {.ranks = 2, .no_comm = true}, three = {.ranks = 3, .no_comm = true};
 
+static void needs_two(void)
+{
+    if (rig_ranks(2) < 2)
+        cr_skip_test("needs two ranks");
+}
+
 /* ---- making comms ---- */
 
 static int every_way(struct rig *rig)
@@ -114,6 +120,7 @@ static int all_in_one(struct rig *rig)
 
 Test(nccl_comms, of_all_devices_are_made_in_one_call_or_group_by_one_thread)
 {
+    needs_two();
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = 1, .no_comm = true}, all_in_one), 0);
 }
 
@@ -167,6 +174,7 @@ static int twice(struct rig *rig)
 
 Test(nccl_comms, that_are_null_or_dead_give_errors_and_no_crash)
 {
+    needs_two();
     cr_assert_eq(rig_run(&two, twice), 0);
 }
 
@@ -215,6 +223,7 @@ static int nonblocking(struct rig *rig)
 
 Test(nccl_comms, that_do_not_block_are_in_progress_and_good_for_nothing_until_they_are_ready)
 {
+    needs_two();
     cr_assert_eq(rig_run(&two, nonblocking), 0);
 }
 
@@ -282,6 +291,7 @@ static int aborted_under_way(struct rig *rig)
 
 Test(nccl_comms, are_polled_and_aborted_by_a_watchdog_while_others_issue_and_capture)
 {
+    needs_two();
     for (enum rig_layout layout = RIG_PROCESSES; layout <= RIG_THREADS; layout++)
         cr_assert_eq(rig_run(&(struct rig_options){.ranks = 2, .layout = layout, .keep_comm = true}, aborted_under_way),
                      0);
@@ -324,6 +334,7 @@ static int polled(struct rig *rig)
 
 Test(nccl_comms, may_be_polled_by_many_threads_while_they_are_used)
 {
+    needs_two();
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = 2}, polled), 0);
 }
 
@@ -356,6 +367,7 @@ static int slow_end(struct rig *rig)
 
 Test(nccl_comms, are_finalized_and_destroyed_after_their_ops_however_long_these_take)
 {
+    needs_two();
     cr_assert_eq(rig_run(&two, slow_end), 0);
 }
 
@@ -403,6 +415,8 @@ static int gone_before(struct rig *rig)
 
 Test(nccl_comms, go_on_among_the_others_when_a_rank_has_ended_its_own)
 {
+    if (rig_ranks(3) < 3)
+        cr_skip_test("needs three ranks");
     cr_assert_eq(rig_run(&three, gone_before), 0);
 }
 
@@ -439,6 +453,7 @@ static int aborted_finalize(struct rig *rig)
 
 Test(nccl_comms, that_wait_for_their_ops_in_finalize_can_be_aborted)
 {
+    needs_two();
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = 2, .keep_comm = true}, aborted_finalize), 0);
 }
 

@@ -113,6 +113,29 @@ Test(nccl_library, can_be_measured_on_the_host_device)
 }
 #endif
 
+/* The scripts for machines with GPUs are only parsed here; what starts their ranks is tried. */
+Test(nccl_library, clients_parse_and_their_launcher_notices_what_goes_wrong)
+{
+    static const struct {
+        const char *mode;
+        int status;
+    } modes[] = {{"well", 0}, {"wrong", 1}, {"error", 1}, {"hang", 1}, {"death", 1}};
+    if (run("python3 -c 'import ctypes'") != 0)
+        cr_skip_test("no python3");
+    cr_assert_eq(run("python3 -c 'import ast, sys; [ast.parse(open(name).read(), name) for name in sys.argv[1:]]' "
+                     "\"$TESTS\"/clients/*.py \"$TESTS/clients/run\" 2>&1"),
+                 0, "%s", text);
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        char command[300];
+        snprintf(command, sizeof command,
+                 "PYTHONDONTWRITEBYTECODE=1 timeout 100 python3 \"$TESTS/clients/selftest/launcher.py\" --ranks 2 "
+                 "--mode %s 2>&1",
+                 modes[i].mode);
+        cr_expect_eq(run(command), modes[i].status, "%s: %s", modes[i].mode, text);
+        cr_expect_eq(strstr(text, "FAILED") != NULL, modes[i].status, "%s: %s", modes[i].mode, text);
+    }
+}
+
 Test(nccl_library, has_the_layouts_and_numbers_of_nccls_own_header)
 {
     if (!nccl_facts_theirs)

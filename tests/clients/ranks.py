@@ -81,7 +81,8 @@ def library_of_process():
 
 
 def merged(reports, count):
-    """name -> (state, seconds), in the order of the first rank that took the step; a step is as bad as its worst rank."""
+    """name -> (state, seconds), in the order of the first rank that took the step; a step is as bad as its worst rank,
+    and bad if a rank did not come to it."""
     steps, skipped = {}, {}
     for number in range(count):
         path = os.path.join(reports, f"{number}.jsonl")
@@ -96,7 +97,7 @@ def merged(reports, count):
     table = []
     for name, rows in steps.items():
         states = [state for state, _ in rows.values()]
-        good = all(state == "ok" for state in states)
+        good = len(states) == count and all(state == "ok" for state in states)
         table.append((name, "ok" if good else "FAILED", max(seconds for _, seconds in rows.values())))
     return table, skipped
 
