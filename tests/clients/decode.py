@@ -124,9 +124,9 @@ class Decode:
     def replay(self):
         replays = self.options.replays
         for number in range(replays):
-            for graph in self.graphs if number < 100 else [self.graphs[number % len(self.graphs)]]:
+            for graph in self.graphs:
                 graph.replay(number)
-            if number % 1000 == 999:
+            if number % 200 == 199:
                 synchronize(self.device)
         synchronize(self.device)
         for graph in self.graphs:
@@ -159,7 +159,7 @@ def body(rank):
     decode = Decode(rank, device[0])
     for hidden in rank.options.hidden:
         rank.step(f"hidden {hidden}: capture", lambda: decode.build(hidden))
-        rank.step(f"hidden {hidden}: {rank.options.replays} replays", decode.replay, rank.options.timeout * 3)
+        rank.step(f"hidden {hidden}: {rank.options.replays} replays of each", decode.replay, rank.options.timeout * 5)
         rank.step(f"hidden {hidden}: time", lambda: decode.time(hidden), rank.options.timeout * 2)
         rank.step(f"hidden {hidden}: drop", decode.drop)
     rank.step("destroy_process_group", dist.destroy_process_group)

@@ -141,7 +141,7 @@ def parser_of(description):
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--ranks", type=int, default=int(os.environ.get("RANKS", 0)) or gpu_count() or 2)
     parser.add_argument("--timeout", type=int, default=120, help="seconds for each step")
-    parser.add_argument("--limit", type=int, default=900, help="seconds in all")
+    parser.add_argument("--limit", type=int, default=1800, help="seconds in all")
     return parser
 
 
