@@ -320,9 +320,12 @@ def body(rank):
                  "coalesced", "barriers", "new_groups", "graph", "objects"):
         rank.step(name, getattr(steps, name))
     rank.step("destroy_process_group", dist.destroy_process_group)
-    rank.step("init_process_group again", lambda: setup(rank))
-    rank.step("all_reduce again", lambda: steps.all_reduce(torch.float32))
-    rank.step("destroy_process_group again", dist.destroy_process_group)
+    # Without a device PyTorch makes comms at their first op, blocking ones; with one, above, at once and non-blocking ones.
+    rank.step("init_process_group, lazy", lambda: setup(rank, device_id=None))
+    rank.step("all_reduce, lazy", lambda: steps.all_reduce(torch.float32))
+    for name in ("pipeline", "batch_isend_irecv", "new_groups", "graph"):
+        rank.step(f"{name}, lazy", getattr(steps, name))
+    rank.step("destroy_process_group, lazy", dist.destroy_process_group)
 
 
 main(body, __doc__)
