@@ -75,3 +75,26 @@ configure() {
 build() {
     quietly cmake --build "$1" -j "$(nproc)" ${2:+--target "$2"}
 }
+
+# build_program NAME PACKAGE...: builds one program in BUILD_DIR (build/), with the GPUs' kernels where there are GPUs, and sets
+# `program` to its path. The packages are what it needs besides the usual ones.
+build_program() {
+    local name=$1 dir=${BUILD_DIR:-build} options=() capabilities
+    shift
+    need cmake ninja-build gcc libc6-dev pkg-config "$@"
+    capabilities=${RONDO_CUDA_ARCHITECTURES:-$(gpu_capabilities)}
+    if [ -n "$capabilities" ]; then
+        options+=(-DRONDO_CUDA=AUTO "-DRONDO_CUDA_ARCHITECTURES=$capabilities")
+    fi
+    if [ ! -f "$dir/CMakeCache.txt" ]; then # else it stays as whoever made it wanted it
+        options+=(-DRONDO_BUILD_TESTS=OFF)
+        if [ -z "$capabilities" ]; then options+=(-DRONDO_CUDA=OFF); fi
+        say "Building Rondo in $dir/ ${capabilities:+(with GPU kernels this takes some minutes)}"
+    fi
+    configure "$dir" "${options[@]}"
+    if [ -n "$capabilities" ] && grep -q '^RONDO_NVCC:.*-NOTFOUND' "$dir/CMakeCache.txt"; then
+        say "There is a GPU, but no nvcc (CUDA toolkit, 12.8 or later): only the host device is built."
+    fi
+    build "$dir" "$name"
+    program=$(cd "$dir" && pwd)/$name
+}

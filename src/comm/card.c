@@ -24,9 +24,11 @@ void rondo_card_fill(const struct rondoComm *comm, struct rondo_card *card)
     card->forced_algo_and_threads = (int32_t)env->threads * 4 + (!env->algo                          ? 0
                                                                  : strcmp(env->algo, "oneshot") == 0 ? 1
                                                                                                      : 2);
+    card->capability = comm->info.capability;
+    card->mig = comm->info.mig;
     card->shareable = comm->info.shareable && env->cumem_enable;
     card->legacy = comm->info.legacy_ipc;
-    rondo_path_wish_fill(&card->wish, comm->info.capability);
+    rondo_path_wish_fill(&card->wish);
 }
 
 static rondoResult_t differ(const char *what, int rank, long theirs, long first)

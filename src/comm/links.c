@@ -11,6 +11,7 @@
 #include "transport/link.h"
 #include "transport/mover.h"
 #include "transport/path.h"
+#include "transport/survey.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -38,12 +39,10 @@ static const struct rondo_path *path_of(const struct rondoComm *comm, int sender
     return &comm->links->paths[sender * comm->ranks + receiver];
 }
 
-/* Worse of what two ranks found of each other. */
-static unsigned verdict_of(const struct rondoComm *comm, int a, int b)
+/* What a rank found of a pair. */
+static enum rondo_pair_verdict verdict_of(const struct rondoComm *comm, int rank, int peer)
 {
-    const uint8_t *verdicts = comm->links->verdicts;
-    const uint8_t ab = verdicts[a * comm->ranks + b], ba = verdicts[b * comm->ranks + a];
-    return ab > ba ? ab : ba;
+    return (enum rondo_pair_verdict)comm->links->verdicts[rank * comm->ranks + peer];
 }
 
 /* ---- which memory ---- */
@@ -229,7 +228,7 @@ static rondoResult_t open_links(struct maker *m)
                                   rondo_last_error());
             rondo_log(RONDO_LOG_WARN, "rank %d: memory of rank %d cannot be mapped: %s", comm->rank, p,
                       rondo_last_error());
-            verdicts[p] = RONDO_P2P_NOT_MAPPED;
+            verdicts[p] = RONDO_PAIR_NOT_MAPPED;
         }
     return rondoSuccess;
 }
@@ -258,7 +257,8 @@ static rondoResult_t choose(struct maker *m)
             struct rondo_path *path = &comm->links->paths[s * comm->ranks + r];
             if (s == r)
                 continue;
-            RONDO_TRY(rondo_path_choose(&m->cards[s].wish, &m->cards[r].wish, verdict_of(comm, s, r), path));
+            RONDO_TRY(rondo_path_choose(&m->cards[s].wish, &m->cards[r].wish, verdict_of(comm, s, r),
+                                        verdict_of(comm, r, s), path));
             comm->limits.posts |= path->sender_copies || path->receiver_copies;
             outboxes |= path->at_sender || path->sender_copies;
         }
@@ -312,7 +312,7 @@ static rondoResult_t judge(struct maker *m, bool *fine)
     *fine = true;
     for (int s = 0; s < comm->ranks; s++)
         for (int r = 0; r < comm->ranks; r++)
-            *fine &= s == r || path_of(comm, s, r)->host || verdict_of(comm, s, r) == RONDO_P2P_FINE;
+            *fine &= s == r || path_of(comm, s, r)->host || verdict_of(comm, s, r) <= RONDO_PAIR_READS;
     return rondoSuccess;
 }
 
@@ -457,11 +457,41 @@ static rondoResult_t get_memory(struct rondoComm *comm, struct maker *m)
     return rondoSuccess;
 }
 
+/* Which pairs may use P2P, as this rank sees it. */
+static rondoResult_t survey(struct maker *m)
+{
+    struct rondoComm *comm = m->comm;
+    uint8_t *verdicts = comm->links->verdicts + comm->rank * comm->ranks;
+    struct rondo_topology_device devices[RONDO_MAX_RANKS];
+    struct rondo_survey found;
+    for (int r = 0; r < comm->ranks; r++)
+        devices[r] = (struct rondo_topology_device){.bus_id = m->cards[r].bus_id,
+                                                    .uuid = m->cards[r].uuid,
+                                                    .ordinal = m->cards[r].ordinal,
+                                                    .capability = m->cards[r].capability,
+                                                    .mig = m->cards[r].mig};
+    RONDO_TRY(rondo_survey_init(&found, comm->ops, comm->device, devices, comm->ranks, comm->rank));
+    for (int p = 0; p < comm->ranks; p++) {
+        const struct rondo_p2p_verdict *verdict = &found.verdicts[p];
+        char text[256];
+        verdicts[p] = !verdict->allowed ? RONDO_PAIR_REFUSED : verdict->read ? RONDO_PAIR_READS : RONDO_PAIR_FINE;
+        if (p == comm->rank || !rondo_log_enabled(RONDO_LOG_INFO))
+            continue;
+        rondo_survey_describe(&found, p, text, sizeof text);
+        rondo_log_info(RONDO_LOG_INIT, "rank %d and rank %d: %s", comm->rank, p, text);
+    }
+    rondo_survey_fini(&found);
+    return rondoSuccess;
+}
+
 rondoResult_t rondo_links_make(struct rondoComm *comm, const struct rondo_card *cards)
 {
     struct maker m = {.comm = comm, .cards = cards};
     bool done = false;
     RONDO_TRY(get_memory(comm, &m));
+    RONDO_TRY(rondo_comm_vote(comm, survey(&m), "looking at the machine's topology"));
+    RONDO_TRY(judge(&m, &done));
+    done = false;
     for (int round = 0; round < 2 && !done; round++) {
         RONDO_TRY(choose(&m));
         RONDO_TRY(try_kinds(&m, &done));

@@ -62,6 +62,7 @@ static rondoResult_t fill_info(struct rondo_device *d)
     info->default_buffer_kib = 8192;
     info->shareable = descriptors && vmm;
     info->legacy_ipc = unified;
+    info->mig = strstr(info->name, " MIG ") != NULL; /* "NVIDIA A100-SXM4-40GB MIG 1g.5gb" */
     info->programmatic = info->capability >= 90;
     info->numa_node = rondo_numa_node_of(info->bus_id);
     return rondoSuccess;
@@ -123,6 +124,33 @@ static void get_info(const struct rondo_device *device, struct rondo_device_info
     *info = device->info;
 }
 
+static rondoResult_t peer_info(struct rondo_device *device, const uint8_t *uuid, struct rondo_peer_info *peer)
+{
+    int count, access, atomics;
+    memset(peer, 0, sizeof *peer);
+    RONDO_CU(cuDeviceGetCount(&count));
+    for (int i = 0; i < count && !peer->known; i++) {
+        CUdevice other;
+        CUuuid id;
+        RONDO_CU(cuDeviceGet(&other, i));
+        RONDO_CU(cuDeviceGetUuid(&id, other));
+        if (memcmp(id.bytes, uuid, sizeof id.bytes))
+            continue;
+        peer->known = true;
+        if (other == device->device) {
+            peer->access = peer->atomics = true;
+            break;
+        }
+        RONDO_CU(cuDeviceGetP2PAttribute(&access, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, device->device, other));
+        RONDO_CU(
+            cuDeviceGetP2PAttribute(&atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, device->device, other));
+        RONDO_CU(cuDeviceGetP2PAttribute(&peer->rank, CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, device->device, other));
+        peer->access = access != 0;
+        peer->atomics = atomics != 0;
+    }
+    return rondoSuccess;
+}
+
 const struct rondo_device_ops rondo_device_cuda = {
     .name = "cuda",
     .unusable = rondo_cuda_load,
@@ -130,11 +158,14 @@ const struct rondo_device_ops rondo_device_cuda = {
     .open = open_device,
     .close = close_device,
     .info = get_info,
+    .peer = peer_info,
     .mem_alloc = rondo_cuda_mem_alloc,
     .mem_free = rondo_cuda_mem_free,
     .mem_export = rondo_cuda_mem_export,
     .mem_import = rondo_cuda_mem_import,
     .mem_attach = rondo_cuda_mem_attach,
+    .host_map = rondo_cuda_host_map,
+    .host_unmap = rondo_cuda_host_unmap,
     .pinned_alloc = rondo_cuda_pinned_alloc,
     .pinned_free = rondo_cuda_pinned_free,
     .copier_create = rondo_cuda_copier_create,
@@ -144,9 +175,11 @@ const struct rondo_device_ops rondo_device_cuda = {
     .copier_passed = rondo_cuda_copier_passed,
     .write = rondo_cuda_write,
     .read = rondo_cuda_read,
+    .copy = rondo_cuda_copy,
     .fill = rondo_cuda_fill,
     .check_pointer = rondo_cuda_check_pointer,
     .kernel = rondo_cuda_kernel,
+    .kernel_of = rondo_cuda_kernel_of,
     .event_create = rondo_cuda_event_create,
     .event_destroy = rondo_cuda_event_destroy,
     .event_wait_host = rondo_cuda_event_wait_host,

@@ -23,6 +23,7 @@ enum { RONDO_CUDA_VERSION = 12030 };
     X(cuDeviceGetPCIBusId)               \
     X(cuDeviceGetAttribute)              \
     X(cuDeviceCanAccessPeer)             \
+    X(cuDeviceGetP2PAttribute)           \
     X(cuDevicePrimaryCtxRetain)          \
     X(cuDevicePrimaryCtxRelease)         \
     X(cuCtxGetCurrent)                   \

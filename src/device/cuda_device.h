@@ -33,10 +33,13 @@ rondoResult_t rondo_cuda_mem_export(struct rondo_device *, const struct rondo_me
 rondoResult_t rondo_cuda_mem_import(struct rondo_device *, const struct rondo_mem_handle *, size_t, enum rondo_mem_kind,
                                     struct rondo_mem *);
 rondoResult_t rondo_cuda_mem_attach(struct rondo_device *, struct rondo_device *, const struct rondo_mem *);
+rondoResult_t rondo_cuda_host_map(struct rondo_device *, void *, size_t, void **);
+void rondo_cuda_host_unmap(struct rondo_device *, void *);
 rondoResult_t rondo_cuda_pinned_alloc(struct rondo_device *, size_t, struct rondo_pinned *);
 void rondo_cuda_pinned_free(struct rondo_device *, struct rondo_pinned *);
 rondoResult_t rondo_cuda_write(struct rondo_device *, void *, const void *, size_t);
 rondoResult_t rondo_cuda_read(struct rondo_device *, void *, const void *, size_t);
+rondoResult_t rondo_cuda_copy(struct rondo_device *, void *, const void *, size_t);
 rondoResult_t rondo_cuda_fill(struct rondo_device *, void *, size_t, uint32_t, size_t);
 rondoResult_t rondo_cuda_check_pointer(struct rondo_device *, const char *, const void *);
 
@@ -47,6 +50,7 @@ rondoResult_t rondo_cuda_copier_mark(struct rondo_copier *, uint64_t *);
 rondoResult_t rondo_cuda_copier_passed(struct rondo_copier *, uint64_t *);
 
 rondoResult_t rondo_cuda_kernel(struct rondo_device *, unsigned, const struct rondo_kernel **);
+rondoResult_t rondo_cuda_kernel_of(struct rondo_device *, const struct rondo_image *, const struct rondo_kernel **);
 rondoResult_t rondo_cuda_event_create(struct rondo_device *, struct rondo_event **);
 void rondo_cuda_event_destroy(struct rondo_device *, struct rondo_event *);
 rondoResult_t rondo_cuda_event_wait_host(struct rondo_device *, struct rondo_event *, uint64_t, bool *);

@@ -87,29 +87,19 @@ static rondoResult_t alloc_plain(size_t bytes, struct rondo_mem *mem)
 }
 
 /* Mapped host memory becomes the device's too. On an error it is unmapped. */
-static rondoResult_t pin(struct rondo_mem *mem)
+static rondoResult_t pin(struct rondo_device *device, struct rondo_mem *mem)
 {
-    CUdeviceptr address = 0;
-    CUresult error =
-        rondo_cuda.cuMemHostRegister(mem->host, mem->bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-    if (error == CUDA_SUCCESS) {
-        error = rondo_cuda.cuMemHostGetDevicePointer(&address, mem->host, 0);
-        if (error != CUDA_SUCCESS)
-            rondo_cuda.cuMemHostUnregister(mem->host);
-    }
-    if (error != CUDA_SUCCESS) {
+    rondoResult_t result = rondo_cuda_host_map(device, mem->host, mem->bytes, &mem->address);
+    if (result != rondoSuccess)
         munmap(mem->host, mem->bytes);
-        return rondo_cuda_failed(error, "cuMemHostRegister");
-    }
-    mem->address = (void *)(uintptr_t)address;
-    return rondoSuccess;
+    return result;
 }
 
 static rondoResult_t alloc_host(struct rondo_device *device, struct rondo_mem *mem)
 {
     int fd;
     RONDO_TRY(rondo_memfd_create(mem->bytes, device->info.numa_node, &mem->host, &fd));
-    rondoResult_t result = pin(mem);
+    rondoResult_t result = pin(device, mem);
     if (result == rondoSuccess)
         mem->private_[DESCRIPTOR] = (uint64_t)(fd + 1);
     else
@@ -207,11 +197,12 @@ static rondoResult_t import_shareable(struct rondo_device *device, const struct 
     return map(device, memory, (bytes + grain - 1) / grain * grain, mem);
 }
 
-static rondoResult_t import_host(const struct rondo_mem_handle *handle, size_t bytes, struct rondo_mem *mem)
+static rondoResult_t import_host(struct rondo_device *device, const struct rondo_mem_handle *handle, size_t bytes,
+                                 struct rondo_mem *mem)
 {
     mem->bytes = bytes;
     RONDO_TRY(rondo_memfd_map(handle->fd, bytes, &mem->host));
-    return pin(mem);
+    return pin(device, mem);
 }
 
 static rondoResult_t import_legacy(const struct rondo_mem_handle *handle, struct rondo_mem *mem)
@@ -232,7 +223,7 @@ rondoResult_t rondo_cuda_mem_import(struct rondo_device *device, const struct ro
     RONDO_TRY(rondo_cuda_scope_open(device, &scope));
     rondoResult_t result = kind == RONDO_MEM_SHAREABLE ? import_shareable(device, handle, bytes, mem)
                            : kind == RONDO_MEM_LEGACY  ? import_legacy(handle, mem)
-                           : kind == RONDO_MEM_HOST    ? import_host(handle, bytes, mem)
+                           : kind == RONDO_MEM_HOST    ? import_host(device, handle, bytes, mem)
                                                        : rondo_fail(rondoInternalError, "private memory was offered");
     rondo_cuda_scope_close(&scope);
     mem->bytes = bytes;
@@ -269,6 +260,32 @@ rondoResult_t rondo_cuda_mem_attach(struct rondo_device *device, struct rondo_de
     return result;
 }
 
+rondoResult_t rondo_cuda_host_map(struct rondo_device *device, void *host, size_t bytes, void **address)
+{
+    struct rondo_cuda_scope scope;
+    CUdeviceptr mapped = 0;
+    RONDO_TRY(rondo_cuda_scope_open(device, &scope));
+    CUresult error =
+        rondo_cuda.cuMemHostRegister(host, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    if (error == CUDA_SUCCESS) {
+        error = rondo_cuda.cuMemHostGetDevicePointer(&mapped, host, 0);
+        if (error != CUDA_SUCCESS)
+            rondo_cuda.cuMemHostUnregister(host);
+    }
+    rondo_cuda_scope_close(&scope);
+    *address = (void *)(uintptr_t)mapped;
+    return error == CUDA_SUCCESS ? rondoSuccess : rondo_cuda_failed(error, "cuMemHostRegister");
+}
+
+void rondo_cuda_host_unmap(struct rondo_device *device, void *host)
+{
+    struct rondo_cuda_scope scope;
+    if (rondo_cuda_scope_open(device, &scope) == rondoSuccess) {
+        rondo_cuda.cuMemHostUnregister(host);
+        rondo_cuda_scope_close(&scope);
+    }
+}
+
 rondoResult_t rondo_cuda_pinned_alloc(struct rondo_device *device, size_t bytes, struct rondo_pinned *pinned)
 {
     struct rondo_cuda_scope scope;
@@ -300,7 +317,7 @@ void rondo_cuda_pinned_free(struct rondo_device *device, struct rondo_pinned *pi
     memset(pinned, 0, sizeof *pinned);
 }
 
-enum copy_kind { WRITE, READ, FILL };
+enum copy_kind { WRITE, READ, COPY, FILL };
 
 /* A copy on the device's own stream, waited for. */
 static rondoResult_t copy(struct rondo_device *device, enum copy_kind kind, void *to, const void *from, size_t pitch,
@@ -315,6 +332,8 @@ static rondoResult_t copy(struct rondo_device *device, enum copy_kind kind, void
         error = rondo_cuda.cuMemcpyHtoDAsync(there, from, amount, device->stream);
     else if (kind == READ)
         error = rondo_cuda.cuMemcpyDtoHAsync(to, (CUdeviceptr)(uintptr_t)from, amount, device->stream);
+    else if (kind == COPY)
+        error = rondo_cuda.cuMemcpyAsync(there, (CUdeviceptr)(uintptr_t)from, amount, device->stream);
     else if (pitch == 4)
         error = rondo_cuda.cuMemsetD32Async(there, word, amount, device->stream);
     else
@@ -334,6 +353,11 @@ rondoResult_t rondo_cuda_write(struct rondo_device *device, void *to, const void
 rondoResult_t rondo_cuda_read(struct rondo_device *device, void *to, const void *from, size_t bytes)
 {
     return copy(device, READ, to, from, 0, 0, bytes);
+}
+
+rondoResult_t rondo_cuda_copy(struct rondo_device *device, void *to, const void *from, size_t bytes)
+{
+    return copy(device, COPY, to, from, 0, 0, bytes);
 }
 
 rondoResult_t rondo_cuda_fill(struct rondo_device *device, void *to, size_t pitch, uint32_t word, size_t words)

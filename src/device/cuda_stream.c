@@ -59,6 +59,30 @@ rondoResult_t rondo_cuda_kernel(struct rondo_device *device, unsigned number, co
     return result;
 }
 
+static rondoResult_t load_kernel(const struct rondo_image *image, CUfunction *function)
+{
+    CUlibrary library;
+    CUkernel kernel;
+    RONDO_CU(
+        cuLibraryLoadData(&library, image->fatbin, NULL, NULL, 0, NULL, NULL, 0)); /* stays for the process's life */
+    RONDO_CU(cuLibraryGetKernel(&kernel, library, image->name));
+    RONDO_CU(cuKernelGetFunction(function, kernel));
+    return rondoSuccess;
+}
+
+rondoResult_t rondo_cuda_kernel_of(struct rondo_device *device, const struct rondo_image *image,
+                                   const struct rondo_kernel **kernel)
+{
+    struct rondo_cuda_scope scope;
+    CUfunction function = NULL;
+    RONDO_TRY(rondo_cuda_scope_open(device, &scope));
+    rondoResult_t result = image->fatbin ? load_kernel(image, &function)
+                                         : rondo_fail(rondoInternalError, "%s has no code for GPUs", image->name);
+    rondo_cuda_scope_close(&scope);
+    *kernel = (const struct rondo_kernel *)function;
+    return result;
+}
+
 rondoResult_t rondo_cuda_event_create(struct rondo_device *device, struct rondo_event **event)
 {
     struct rondo_cuda_scope scope;

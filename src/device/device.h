@@ -33,8 +33,17 @@ struct rondo_device_info {
     int default_buffer_kib; /* mailbox memory per lane and half */
     bool shareable;         /* RONDO_MEM_SHAREABLE memory can be had (cuMem handles, memfd) */
     bool legacy_ipc;        /* RONDO_MEM_LEGACY memory can be had */
+    bool mig;               /* an instance of a part of a GPU (MIG) */
     bool programmatic;      /* launches may overlap their predecessor's end (compute capability 9.0) */
     int numa_node;          /* nearest to the device, -1: not known */
+};
+
+/* What the driver says about one device's access to another's memory. */
+struct rondo_peer_info {
+    bool known;   /* both are visible to this process; else nothing is said */
+    bool access;  /* kernels may read and write it */
+    bool atomics; /* natively: on GPUs that means NVLink or NVLink-C2C */
+    int rank;     /* of the link's performance among those of the machine, 0 is best */
 };
 
 /* How memory is to be reachable from other ranks. */
@@ -77,6 +86,13 @@ struct rondo_capture {
     size_t tail_count;
 };
 
+/* Code of one kernel for every row. */
+struct rondo_image {
+    const char *name;                  /* of the kernel in the fatbin */
+    const void *fatbin;                /* NULL: there is none for GPUs */
+    void (*const *host)(const void *); /* where its address on the host device is */
+};
+
 struct rondo_launch {
     const struct rondo_kernel *kernel;
     unsigned blocks, threads;
@@ -99,6 +115,9 @@ struct rondo_device_ops {
     void (*close)(struct rondo_device *device);
     void (*info)(const struct rondo_device *device, struct rondo_device_info *info);
 
+    /* About the device with this UUID (16 bytes), of another rank most often. Needs no context on it. */
+    rondoResult_t (*peer)(struct rondo_device *device, const uint8_t *uuid, struct rondo_peer_info *peer);
+
     /* Zeroed memory. rondoSystemError / rondoUnhandledCudaError: none to be had. */
     rondoResult_t (*mem_alloc)(struct rondo_device *device, size_t bytes, enum rondo_mem_kind kind,
                                struct rondo_mem *mem);
@@ -113,12 +132,20 @@ struct rondo_device_ops {
     /* Makes `mem`, allocated on `owner` in this process, usable by kernels of `device`. */
     rondoResult_t (*mem_attach)(struct rondo_device *device, struct rondo_device *owner, const struct rondo_mem *mem);
 
+    /* Makes host memory of the process (page-aligned; shared with others most often) usable by kernels of the device, at
+     * `*address`. It must be given back before it is unmapped. */
+    rondoResult_t (*host_map)(struct rondo_device *device, void *host, size_t bytes, void **address);
+    void (*host_unmap)(struct rondo_device *device, void *host);
+
     rondoResult_t (*pinned_alloc)(struct rondo_device *device, size_t bytes, struct rondo_pinned *pinned);
     void (*pinned_free)(struct rondo_device *device, struct rondo_pinned *pinned);
 
     /* Small copies between host and device memory, done on return, independent of all streams. */
     rondoResult_t (*write)(struct rondo_device *device, void *to, const void *from, size_t bytes);
     rondoResult_t (*read)(struct rondo_device *device, void *to, const void *from, size_t bytes);
+    /* A copy between any two of: memory of devices, mappings of peers' memory, host memory; by a copy engine where there is
+     * one. Done on return, independent of all streams. */
+    rondoResult_t (*copy)(struct rondo_device *device, void *to, const void *from, size_t bytes);
     /* Sets `words` 32-bit words of device memory that lie `pitch` bytes apart (4: side by side), done on return. */
     rondoResult_t (*fill)(struct rondo_device *device, void *to, size_t pitch, uint32_t word, size_t words);
 
@@ -128,6 +155,10 @@ struct rondo_device_ops {
 
     /* The kernel with this number (kernels/instances.h), loaded and ready: nothing of it loads at its first launch. */
     rondoResult_t (*kernel)(struct rondo_device *device, unsigned number, const struct rondo_kernel **kernel);
+
+    /* A kernel that is not the library's own, from code that outlives the process's use of it: rondo-doctor has such. */
+    rondoResult_t (*kernel_of)(struct rondo_device *device, const struct rondo_image *image,
+                               const struct rondo_kernel **kernel);
 
     /* A copy engine's queue: for one thread, a progress thread. destroy (idempotent on NULL) waits for what it was given. */
     rondoResult_t (*copier_create)(struct rondo_device *device, struct rondo_copier **copier);

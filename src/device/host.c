@@ -64,6 +64,15 @@ static void get_info(const struct rondo_device *device, struct rondo_device_info
     *info = device->info;
 }
 
+/* All memory is every CPU's. */
+static rondoResult_t peer_info(struct rondo_device *device, const uint8_t *uuid, struct rondo_peer_info *peer)
+{
+    (void)device;
+    (void)uuid;
+    *peer = (struct rondo_peer_info){.known = true, .access = true, .atomics = true};
+    return rondoSuccess;
+}
+
 /* ---- memory ----
  * Shareable memory is a memfd that travels as a descriptor. Legacy memory stands in for CUDA's: a memfd that peers open by
  * its owner's process id and number, and that is gone for them once its owner frees it: a touch of it is then SIGBUS. */
@@ -177,6 +186,20 @@ static rondoResult_t mem_attach(struct rondo_device *device, struct rondo_device
     return rondoSuccess;
 }
 
+static rondoResult_t host_map(struct rondo_device *device, void *host, size_t bytes, void **address)
+{
+    (void)device;
+    (void)bytes;
+    *address = host;
+    return rondoSuccess;
+}
+
+static void host_unmap(struct rondo_device *device, void *host)
+{
+    (void)device;
+    (void)host;
+}
+
 static rondoResult_t pinned_alloc(struct rondo_device *device, size_t bytes, struct rondo_pinned *pinned)
 {
     (void)device;
@@ -239,6 +262,14 @@ static rondoResult_t kernel(struct rondo_device *device, unsigned number, const 
     if (number >= rondo_host_kernel_count || !rondo_host_kernels[number])
         return rondo_fail(rondoInternalError, "there is no kernel %u", number);
     *out = (const struct rondo_kernel *)&rondo_host_kernels[number];
+    return rondoSuccess;
+}
+
+static rondoResult_t kernel_of(struct rondo_device *device, const struct rondo_image *image,
+                               const struct rondo_kernel **out)
+{
+    (void)device;
+    *out = (const struct rondo_kernel *)image->host;
     return rondoSuccess;
 }
 
@@ -319,11 +350,14 @@ const struct rondo_device_ops rondo_device_host = {
     .open = open_device,
     .close = close_device,
     .info = get_info,
+    .peer = peer_info,
     .mem_alloc = mem_alloc,
     .mem_free = mem_free,
     .mem_export = mem_export,
     .mem_import = mem_import,
     .mem_attach = mem_attach,
+    .host_map = host_map,
+    .host_unmap = host_unmap,
     .pinned_alloc = pinned_alloc,
     .pinned_free = pinned_free,
     .copier_create = host_copier_create,
@@ -333,9 +367,11 @@ const struct rondo_device_ops rondo_device_host = {
     .copier_passed = host_copier_passed,
     .write = copy,
     .read = copy,
+    .copy = copy,
     .fill = fill,
     .check_pointer = check_pointer,
     .kernel = kernel,
+    .kernel_of = kernel_of,
     .event_create = event_create,
     .event_destroy = event_destroy,
     .event_wait_host = event_wait_host,

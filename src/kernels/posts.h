@@ -20,10 +20,10 @@ enum { RONDO_POST_SHIFT = 48 };
 
 /* Host memory. Filled by kernels, or by a progress thread that passes posts on to the receiver's; emptied by one thread. */
 struct rondo_post_ring {
-    _Alignas(64)
-        uint32_t taken; /* posts that were taken so far, wraps. By the thread; an entry may be filled again RONDO_POSTS
-                                    posts later */
-    _Alignas(64) struct rondo_post posts[RONDO_POSTS];
+    uint32_t
+        taken; /* posts that were taken so far, wraps. By the thread; an entry may be filled again RONDO_POSTS posts later */
+    uint32_t unused[15]; /* keeps what the thread writes and what kernels write on lines of their own */
+    struct rondo_post posts[RONDO_POSTS];
 };
 
 RONDO_BOTH uint64_t rondo_post_lap(uint32_t number)

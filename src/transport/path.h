@@ -22,22 +22,28 @@ struct rondo_path {
 
 /* What a rank says at init, in its card. Where two ranks say different things of what only one can do, the sender's word counts. */
 struct rondo_path_wish {
-    uint8_t p2p_disable, p2p_read, p2p_copies;        /* p2p_read: 0, 1, or 2: where it is the better way */
+    uint8_t p2p_copies;
     uint8_t shm_disable, shm_locality, shm_copy_mode; /* of shm_copy_mode 0: kernels move all */
-    uint8_t reads_well; /* by p2p_read 2: the device is one that reads its peers' memory faster than they write it */
 };
 
-/* What the environment asks of this rank. `capability`: the device's. */
-void rondo_path_wish_fill(struct rondo_path_wish *wish, int capability);
+/* What the environment asks of this rank. */
+void rondo_path_wish_fill(struct rondo_path_wish *wish);
 
-/* Whether a pair may go by device memory, as one of its ranks found: a constant text if not. */
-enum { RONDO_P2P_FINE, RONDO_P2P_UNREACHABLE, RONDO_P2P_NOT_MAPPED, RONDO_P2P_NOT_SEEN, RONDO_P2P_TOO_FAR };
-const char *rondo_p2p_text(unsigned verdict);
+/* Whether a pair may go by device memory, as one of its ranks found; a later one is worse. */
+enum rondo_pair_verdict {
+    RONDO_PAIR_FINE,
+    RONDO_PAIR_READS,      /* and it is better that receivers read */
+    RONDO_PAIR_REFUSED,    /* eligibility.h; the rank's log says why */
+    RONDO_PAIR_NOT_MAPPED, /* the peer's memory could not be mapped */
+    RONDO_PAIR_NOT_SEEN,   /* what one stored was not seen by the other's running kernel */
+};
+const char *rondo_pair_verdict_text(unsigned verdict);
 
-/* The path from a rank with wish `sender` to one with wish `receiver`. `verdict`: RONDO_P2P_FINE only if both found it so.
- * rondoInvalidUsage: neither device nor host memory may be used. */
+/* The path from a rank with wish `sender` to one with wish `receiver`, who came to a verdict each. rondoInvalidUsage: neither
+ * device nor host memory may be used. */
 rondoResult_t rondo_path_choose(const struct rondo_path_wish *sender, const struct rondo_path_wish *receiver,
-                                unsigned verdict, struct rondo_path *path);
+                                enum rondo_pair_verdict senders, enum rondo_pair_verdict receivers,
+                                struct rondo_path *path);
 
 /* The log's name for it. `mapping`: "direct pointer", "CUMEM" or "IPC". */
 void rondo_path_text(const struct rondo_path *path, const char *mapping, char *text, size_t room);
