@@ -15,8 +15,9 @@ static inline ncclConfig_t config_of(unsigned version, size_t size)
     config.size = size;
     config.magic = NCCL_MAGIC;
     config.version = version;
-    for (char *at = (char *)&config.blocking; at < (char *)&config + size; at += sizeof(int))
-        *(int *)(void *)at = NCCL_CONFIG_UNDEF_INT;
+    const int undefined = NCCL_CONFIG_UNDEF_INT;
+    for (size_t at = offsetof(ncclConfig_t, blocking); at + sizeof undefined <= size; at += sizeof undefined)
+        memcpy((char *)&config + at, &undefined, sizeof undefined);
     if (size > offsetof(ncclConfig_t, netName))
         config.netName = NULL;
     if (size > offsetof(ncclConfig_t, commName))
