@@ -17,7 +17,9 @@ static struct rondo_limits gpu_limits(unsigned ranks)
                                  .max_channels = 128,
                                  .max_threads = 512,
                                  .max_per_thread = 4,
-                                 .half_lines = 8192 * 64,
+                                 .half_lines = 8192 * 32,
+                                 .bulk_lines = 8192 * 64,
+                                 .bulk_from = 4 << 20,
                                  .fifo_lines = 4096,
                                  .fifo_channels = 16,
                                  .forced_algo = -1};
@@ -66,7 +68,9 @@ static void check_work(const struct rondo_limits *limits, const struct rondo_pla
                        const struct rondo_work *work)
 {
     const uint64_t shards = work->algo == RONDO_TWO_SHOT ? limits->ranks : 1;
-    cr_assert_leq(work->line0 + slots(limits, work) * work->step_lines, limits->half_lines);
+    cr_assert_leq(work->line0 + slots(limits, work) * work->step_lines,
+                  work->bulk ? limits->bulk_lines : limits->half_lines);
+    cr_assert_eq(work->bulk, launch->works == 1 && limits->ranks > 1 && work->bytes >= limits->bulk_from);
     cr_assert_geq((uint64_t)work->steps * work->step_lines, work->span);
     cr_assert_geq(work->span * shards * limits->line_bytes, work->bytes);
     cr_assert_gt(work->channels, 0);
@@ -90,6 +94,8 @@ Test(plan, covers_any_size_within_the_mailbox)
                     struct rondo_limits limits = gpu_limits(ranks[r]);
                     struct rondo_plan_launch launch;
                     limits.half_lines = halves[h];
+                    limits.bulk_lines = 2 * halves[h];
+                    limits.bulk_from = count % 2 ? UINT64_MAX : count % 5 ? 1 : 4 << 20;
                     limits.forced_algo = algo;
                     limits.max_channels = 1 + (unsigned)(count % 128);
                     limits.forced_threads = count % 3 ? 0 : 1;
@@ -126,6 +132,7 @@ Test(plan, lays_the_works_of_a_batch_side_by_side)
         const size_t count = 2 + draw_below(&dice, 99);
         limits.max_channels = 1 + draw_below(&dice, 128);
         limits.half_lines = 4096u << draw_below(&dice, 7);
+        limits.bulk_lines = 2 * limits.half_lines;
         for (size_t i = 0; i < count; i++) {
             const size_t size = 1 + draw_below(&dice, 1u << draw_below(&dice, 18));
             tasks[i] = task_of(size, draw_below(&dice, RONDO_DTYPE_COUNT));

@@ -6,6 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
+/* 0: none was forced; 1: this one; 2: another. */
+static int choice_of(const char *forced, const char *one)
+{
+    return !forced || !*forced ? 0 : strcmp(forced, one) == 0 ? 1 : 2;
+}
+
 void rondo_card_fill(const struct rondoComm *comm, struct rondo_card *card)
 {
     const struct rondo_env *env = rondo_env();
@@ -21,9 +27,7 @@ void rondo_card_fill(const struct rondoComm *comm, struct rondo_card *card)
     card->max_ctas = comm->config.max_ctas;
     card->buffer_kib = comm->config.buffer_kib;
     card->shared_device = comm->config.shared_device;
-    card->forced_algo_and_threads = (int32_t)env->threads * 4 + (!env->algo                          ? 0
-                                                                 : strcmp(env->algo, "oneshot") == 0 ? 1
-                                                                                                     : 2);
+    card->forced = (int32_t)env->threads * 16 + choice_of(env->proto, "bulk") * 4 + choice_of(env->algo, "oneshot");
     card->capability = comm->info.capability;
     card->mig = comm->info.mig;
     card->shareable = comm->info.shareable && env->cumem_enable;
@@ -57,9 +61,8 @@ rondoResult_t rondo_cards_check(const struct rondo_card *cards, int ranks)
             return differ("bufferKiB", r, card->buffer_kib, first->buffer_kib);
         if (card->shared_device != first->shared_device)
             return differ("sharedDevice", r, card->shared_device, first->shared_device);
-        if (card->forced_algo_and_threads != first->forced_algo_and_threads)
-            return differ("RONDO_ALGO or RONDO_THREADS", r, card->forced_algo_and_threads,
-                          first->forced_algo_and_threads);
+        if (card->forced != first->forced)
+            return differ("RONDO_ALGO, RONDO_PROTO or RONDO_THREADS", r, card->forced, first->forced);
     }
     if (first->shared_device)
         return rondoSuccess;

@@ -16,7 +16,7 @@ struct rondo_card {
     int32_t ordinal;
     int32_t line_bytes, threads;
     int32_t min_ctas, max_ctas, buffer_kib, shared_device;
-    int32_t forced_algo_and_threads; /* of RONDO_ALGO and RONDO_THREADS, to be compared */
+    int32_t forced; /* by RONDO_ALGO, RONDO_PROTO and RONDO_THREADS, to be compared */
     int32_t capability;
     uint8_t shareable, legacy, mig;
     struct rondo_path_wish wish;

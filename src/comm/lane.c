@@ -59,7 +59,7 @@ size_t rondo_lanes_report_bytes(void)
 
 /* Where the parts of one lane's mailbox lie. */
 struct layout {
-    uint64_t tokens_at, fifos_at, fifo_lines, credits_at, bytes;
+    uint64_t tokens_at, fifos_at, fifo_lines, credits_at, bulk_at, bytes;
 };
 
 static struct layout layout_of(const struct rondo_limits *limits)
@@ -69,7 +69,8 @@ static struct layout layout_of(const struct rondo_limits *limits)
     l.fifos_at = rondo_mailbox_fifos_at(limits->half_lines, limits->line_bytes, limits->ranks);
     l.fifo_lines = (uint64_t)(limits->ranks - 1) * limits->fifo_channels * limits->fifo_lines;
     l.credits_at = rondo_mailbox_credits_at(l.fifos_at, l.fifo_lines, limits->line_bytes);
-    l.bytes = rondo_mailbox_bytes(l.credits_at, limits->ranks, limits->fifo_channels);
+    l.bulk_at = rondo_mailbox_bulk_at(l.credits_at, limits->ranks, limits->fifo_channels);
+    l.bytes = rondo_mailbox_bytes(l.bulk_at, limits->bulk_lines, limits->line_bytes);
     return l;
 }
 
@@ -164,6 +165,8 @@ rondoResult_t rondo_lanes_open(const struct rondo_anchor *anchor, const struct r
         lane->boxes = boxes_at(anchor, ranks, i);
         lane->timeout_ns = timeout_ns;
         lane->half_lines = limits->half_lines;
+        lane->bulk_lines = limits->bulk_lines;
+        lane->bulk_at = l.bulk_at;
         lane->rank = (uint16_t)rank;
         lane->ranks = (uint16_t)ranks;
         lanes[i].fifos = (struct rondo_fifo_args){

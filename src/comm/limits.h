@@ -13,6 +13,8 @@ struct rondo_limits {
     unsigned max_threads;    /* of a block */
     unsigned max_per_thread; /* lines of a slot that one thread handles in one step */
     uint32_t half_lines;     /* of a mailbox half */
+    uint32_t bulk_lines;     /* of a bulk half */
+    uint64_t bulk_from;      /* bytes of a message from which on it goes by the bulk protocol */
     uint32_t fifo_lines;     /* of a FIFO for sends and receives: a power of two */
     unsigned fifo_channels;  /* FIFOs from one rank to another, at most */
     int forced_algo;         /* enum rondo_algo, -1: by size */
@@ -20,7 +22,7 @@ struct rondo_limits {
     unsigned posts;          /* 1: progress threads copy between some of the ranks (kernels/posts.h) */
 };
 
-/* Sets what depends on how large a mailbox is: `bytes` are those of one half of one lane's. */
+/* Sets what depends on how large a mailbox is: `bytes` are those of one bulk half of one lane's. */
 void rondo_limits_fit(struct rondo_limits *limits, uint64_t bytes);
 
 #endif

@@ -244,13 +244,27 @@ void rondo_links_close(struct rondoComm *comm)
 
 /* ---- an attempt with one kind of device memory ---- */
 
+/* From which size on the bulk protocol is better. `near`: all lines wait in their receivers' device memory. */
+static uint64_t bulk_from(const struct rondoComm *comm, bool near)
+{
+    enum { NEAR = 4 << 20, FAR = 256 << 10 };
+    const char *proto = rondo_env()->proto;
+    if (proto && !strcmp(proto, "bulk"))
+        return 1;
+    if (proto && !strcmp(proto, "line"))
+        return UINT64_MAX;
+    if (proto && *proto)
+        rondo_log(RONDO_LOG_WARN, "RONDO_PROTO=%s is neither line nor bulk; ignored", proto);
+    return near && comm->info.line_bytes == 16 ? NEAR : FAR;
+}
+
 /* The paths, and how large mailboxes may be: where each rank has one for every peer, all of them together get what one gets
  * elsewhere. */
 static rondoResult_t choose(struct maker *m)
 {
     struct rondoComm *comm = m->comm;
     uint64_t half = (uint64_t)comm->config.buffer_kib * 1024;
-    bool outboxes = false;
+    bool outboxes = false, near = true;
     comm->limits.posts = 0;
     for (int s = 0; s < comm->ranks; s++)
         for (int r = 0; r < comm->ranks; r++) {
@@ -261,7 +275,9 @@ static rondoResult_t choose(struct maker *m)
                                         verdict_of(comm, r, s), path));
             comm->limits.posts |= path->sender_copies || path->receiver_copies;
             outboxes |= path->at_sender || path->sender_copies;
+            near &= !path->host && !path->at_sender && !path->sender_copies;
         }
+    comm->limits.bulk_from = bulk_from(comm, near);
     rondo_limits_fit(&comm->limits, outboxes && comm->ranks > 2 ? half / ((unsigned)comm->ranks - 1) : half);
     comm->links->mailbox = rondo_lanes_mailbox_bytes(&comm->limits);
     return rondoSuccess;

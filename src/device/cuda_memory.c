@@ -29,12 +29,12 @@ static CUmemAllocationProp properties(CUdevice device)
     return p;
 }
 
-static rondoResult_t grant(const struct rondo_device *device, void *address, size_t mapped)
+static rondoResult_t grant(CUdevice device, void *address, size_t mapped)
 {
     CUmemAccessDesc access;
     memset(&access, 0, sizeof access);
     access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    access.location.id = device->device;
+    access.location.id = device;
     access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     RONDO_CU(cuMemSetAccess((CUdeviceptr)(uintptr_t)address, mapped, &access, 1));
     return rondoSuccess;
@@ -61,7 +61,7 @@ static rondoResult_t map(struct rondo_device *device, CUmemGenericAllocationHand
     }
     mem->address = (void *)(uintptr_t)address;
     mem->private_[MAPPED] = mapped;
-    rondoResult_t result = grant(device, mem->address, mapped);
+    rondoResult_t result = grant(device->device, mem->address, mapped);
     if (result != rondoSuccess)
         rondo_cuda_mem_free(device, mem);
     return result;
@@ -241,7 +241,7 @@ static rondoResult_t attach(struct rondo_device *device, struct rondo_device *ow
     if (!can)
         return rondo_fail(rondoSystemError, "GPU %d cannot access GPU %d", device->ordinal, owner->ordinal);
     if (mem->private_[MAPPED])
-        return grant(device, mem->address, mem->private_[MAPPED]);
+        return grant(device->device, mem->address, mem->private_[MAPPED]);
     CUresult error = rondo_cuda.cuCtxEnablePeerAccess(owner->context, 0);
     if (error != CUDA_SUCCESS && error != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
         return rondo_cuda_failed(error, "cuCtxEnablePeerAccess");
@@ -258,6 +258,24 @@ rondoResult_t rondo_cuda_mem_attach(struct rondo_device *device, struct rondo_de
     rondoResult_t result = attach(device, owner, mem);
     rondo_cuda_scope_close(&scope);
     return result;
+}
+
+rondoResult_t rondo_cuda_mem_attach_all(struct rondo_device *device, const struct rondo_mem *mem)
+{
+    int count;
+    if (!mem->private_[MAPPED])
+        return rondoSuccess; /* cudaMalloc's kind: for the user to enable, as ever */
+    RONDO_CU(cuDeviceGetCount(&count));
+    for (int i = 0; i < count; i++) {
+        CUdevice other;
+        int can = 0;
+        RONDO_CU(cuDeviceGet(&other, i));
+        if (other != device->device)
+            RONDO_CU(cuDeviceCanAccessPeer(&can, other, device->device));
+        if (can)
+            RONDO_TRY(grant(other, mem->address, mem->private_[MAPPED]));
+    }
+    return rondoSuccess;
 }
 
 rondoResult_t rondo_cuda_host_map(struct rondo_device *device, void *host, size_t bytes, void **address)

@@ -132,6 +132,9 @@ struct rondo_device_ops {
     /* Makes `mem`, allocated on `owner` in this process, usable by kernels of `device`. */
     rondoResult_t (*mem_attach)(struct rondo_device *device, struct rondo_device *owner, const struct rondo_mem *mem);
 
+    /* Makes memory of this process usable by all its devices that can reach it, as users expect of theirs. */
+    rondoResult_t (*mem_attach_all)(struct rondo_device *device, const struct rondo_mem *mem);
+
     /* Makes host memory of the process (page-aligned; shared with others most often) usable by kernels of the device, at
      * `*address`. It must be given back before it is unmapped. */
     rondoResult_t (*host_map)(struct rondo_device *device, void *host, size_t bytes, void **address);

@@ -186,6 +186,13 @@ static rondoResult_t mem_attach(struct rondo_device *device, struct rondo_device
     return rondoSuccess;
 }
 
+static rondoResult_t mem_attach_all(struct rondo_device *device, const struct rondo_mem *mem)
+{
+    (void)device;
+    (void)mem;
+    return rondoSuccess;
+}
+
 static rondoResult_t host_map(struct rondo_device *device, void *host, size_t bytes, void **address)
 {
     (void)device;
@@ -356,6 +363,7 @@ const struct rondo_device_ops rondo_device_host = {
     .mem_export = mem_export,
     .mem_import = mem_import,
     .mem_attach = mem_attach,
+    .mem_attach_all = mem_attach_all,
     .host_map = host_map,
     .host_unmap = host_unmap,
     .pinned_alloc = pinned_alloc,

@@ -76,6 +76,11 @@ static rondoResult_t allocate(const struct rondo_device_ops *ops, size_t bytes, 
     RONDO_TRY_GOTO(
         result, failed,
         ops->mem_alloc(home->device, bytes, info.shareable ? RONDO_MEM_SHAREABLE : RONDO_MEM_PRIVATE, &made->memory));
+    result = ops->mem_attach_all(home->device, &made->memory);
+    if (result != rondoSuccess) {
+        ops->mem_free(home->device, &made->memory);
+        goto failed;
+    }
     home->count++;
     made->home = home;
     made->next = allocations;

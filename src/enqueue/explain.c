@@ -78,7 +78,9 @@ static void describe(const struct rondoComm *comm, const struct explained *op, c
     if (launch->kernel == RONDO_KERNEL_BATCH || launch->kernel == RONDO_KERNEL_LARGE)
         work = (const struct rondo_work *)((const char *)&launch->args + launch->args.batch.head.works_at);
     choice->algorithm = !op->is_task ? "fifo" : op->collective == RONDO_BARRIER ? "tokens" : algos[work->algo];
-    choice->protocol = comm->limits.line_bytes == 16 ? "line16" : "line8";
+    choice->protocol = op->is_task && op->collective != RONDO_BARRIER && work->bulk ? "bulk"
+                       : comm->limits.line_bytes == 16                              ? "line16"
+                                                                                    : "line8";
     choice->kernel = rondo_kernel_name(launch->kernel);
     choice->channels = (int)launch->blocks;
     choice->threads = (int)launch->threads;

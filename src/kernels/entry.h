@@ -2,6 +2,7 @@
 #ifndef RONDO_KERNELS_ENTRY_H
 #define RONDO_KERNELS_ENTRY_H
 
+#include "kernels/bulk.h"
 #include "kernels/exchange.h"
 #include "kernels/fifo.h"
 #include "kernels/launch.h"
@@ -49,10 +50,13 @@ RONDO_FN void rondo_first_step_take(struct rondo_run *run)
     rondo_barrier();
 }
 
+enum rondo_bulkness { RONDO_BULK_NEVER, RONDO_BULK_ALWAYS, RONDO_BULK_ASK /* the work */ };
+
 /* What a launch's code is made for. `any`: nothing is a constant but how; the phases are out of line, and each work says what it is. */
 struct rondo_form {
     struct rondo_how how;
     bool any;
+    enum rondo_bulkness bulk;
     enum rondo_collective collective;
     enum rondo_algo algo;
     enum rondo_dtype dtype;
@@ -65,6 +69,7 @@ RONDO_FN struct rondo_form rondo_form_of(struct rondo_how how, const struct rond
 {
     const struct rondo_form form = {how,
                                     false,
+                                    RONDO_BULK_ASK,
                                     (enum rondo_collective)work->collective,
                                     (enum rondo_algo)work->algo,
                                     (enum rondo_dtype)work->dtype,
@@ -86,7 +91,8 @@ RONDO_FN void rondo_push_as(struct rondo_form form, const struct rondo_run *run,
 RONDO_FN void rondo_deliver_as(struct rondo_form form, struct rondo_run *run, uint32_t step)
 {
     if (form.algo == RONDO_TWO_SHOT)
-        rondo_two_shot_shards(form.how, form.collective, form.dtype, form.op, run->work->steps > 1, run, step);
+        rondo_two_shot_shards(form.how, form.collective, form.dtype, form.op, run->work->steps > 1 && !run->bulk, run,
+                              step);
     else if (rondo_reduces(form.collective))
         rondo_one_shot_reduce(form.how, form.collective, form.dtype, form.op, run, step);
     else
@@ -228,6 +234,56 @@ RONDO_FN void rondo_part_run(struct rondo_form form, const struct rondo_part *pa
         rondo_tokens_take(run, RONDO_TOKENS_OF_HALF);
 }
 
+/* ---- a work by the bulk protocol ---- */
+
+RONDO_FN void rondo_bulk_send(struct rondo_form form, struct rondo_run *run, uint32_t step)
+{
+    rondo_run_step(run, step);
+    if (form.any)
+        rondo_push_any(*run, step);
+    else
+        rondo_push_as(form, run, step);
+    if (form.any && run->lane->posts)
+        rondo_post_pushed(*run, 0, step);
+    rondo_bulk_tell(run, RONDO_TOKENS_OF_PUSHES, step);
+}
+
+/* A step's results are under way, and the next step's pushes, before it waits for the results. */
+RONDO_FN void rondo_bulk_run(struct rondo_form form, const struct rondo_work *work, struct rondo_run *run)
+{
+    const uint32_t steps = work->steps;
+    const bool two_shot = (form.any ? work->algo : form.algo) == RONDO_TWO_SHOT;
+    run->work = work;
+    run->bulk = true;
+    if (steps > 1)
+        rondo_first_step_send(run);
+    rondo_bulk_send(form, run, 0);
+    rondo_launch_check(run);
+    RONDO_ROLLED
+    for (uint32_t step = 0; step < steps; step++) {
+        rondo_bulk_hear(run, RONDO_TOKENS_OF_PUSHES);
+        if (form.any)
+            run->dead = rondo_deliver_any(*run, step);
+        else
+            rondo_deliver_as(form, run, step);
+        if (form.any && run->lane->posts && two_shot)
+            rondo_post_results(*run, 0, step);
+        rondo_bulk_tell(run, RONDO_TOKENS_OF_RESULTS, step);
+        if (step + 1 < steps) {
+            if (step == 0)
+                rondo_first_step_take(run);
+            rondo_bulk_send(form, run, step + 1);
+            rondo_run_step(run, step);
+        }
+        rondo_bulk_hear(run, RONDO_TOKENS_OF_RESULTS);
+        if (two_shot && form.any)
+            run->dead = rondo_gather_any(*run, step);
+        else if (two_shot)
+            rondo_two_shot_gather(form.how, form.collective, form.element, run, step);
+        rondo_run_step(run, step + 1);
+    }
+}
+
 /* ---- a launch of one work ---- */
 
 RONDO_FN void rondo_single_steps(struct rondo_form form, const struct rondo_single_args *args)
@@ -238,7 +294,10 @@ RONDO_FN void rondo_single_steps(struct rondo_form form, const struct rondo_sing
     const struct rondo_part part = {work, {0, 0}, work->steps, work->steps == 1 && rooted && rondo_block() == 0};
     struct rondo_run run = rondo_launch_begin(&args->lane, work);
     rondo_launch_mark(&args->lane);
-    rondo_part_run(form, &part, &run);
+    if (form.bulk == RONDO_BULK_ALWAYS || (form.bulk == RONDO_BULK_ASK && work->bulk))
+        rondo_bulk_run(form, work, &run);
+    else
+        rondo_part_run(form, &part, &run);
     rondo_launch_end(&run, work->steps);
 }
 
@@ -253,17 +312,29 @@ RONDO_FN void rondo_single_lean(enum rondo_collective collective, enum rondo_dty
         rondo_lean_all(collective, dtype, op, element, ranks, args);
 }
 
+/* The same for a constant number of ranks, and either protocol. */
+RONDO_FN void rondo_single_of(struct rondo_form form, unsigned ranks, unsigned chunk,
+                              const struct rondo_single_args *args)
+{
+    form.how.ranks = ranks;
+    form.how.chunk = chunk;
+    form.bulk = RONDO_BULK_NEVER;
+    if (!args->work.bulk) {
+        rondo_single_steps(form, args);
+        return;
+    }
+    form.bulk = RONDO_BULK_ALWAYS;
+    rondo_single_steps(form, args);
+}
+
 RONDO_FN void rondo_single_as(enum rondo_collective collective, enum rondo_algo algo, enum rondo_dtype dtype,
                               enum rondo_redop op, bool tuned, const struct rondo_single_args *args)
 {
     const unsigned ranks = args->lane.ranks;
     const unsigned element = rondo_dtype_bytes(rondo_reduces(collective) ? dtype : args->work.dtype);
-    const struct rondo_form two = {{2, 4, false}, false, collective, algo, dtype, op, element};
-    const struct rondo_form four = {{4, 2, false}, false, collective, algo, dtype, op, element};
-    const struct rondo_form eight = {{8, 1, false}, false, collective, algo, dtype, op, element};
-    const struct rondo_form any = {{0, 1, false}, false, collective, algo, dtype, op, element};
-    const bool lean = algo == RONDO_ONE_SHOT && args->work.step_lines == args->work.channels * rondo_threads() &&
-                      args->work.steps == 1;
+    const struct rondo_form form = {{0, 1, false}, false, RONDO_BULK_ASK, collective, algo, dtype, op, element};
+    const bool lean = algo == RONDO_ONE_SHOT && !args->work.bulk && args->work.steps == 1 &&
+                      args->work.step_lines == args->work.channels * rondo_threads();
     if (lean && ranks == 2)
         rondo_single_lean(collective, dtype, op, element, 2, args);
     else if (RONDO_VARIANTS && lean && ranks == 4)
@@ -271,13 +342,13 @@ RONDO_FN void rondo_single_as(enum rondo_collective collective, enum rondo_algo 
     else if (RONDO_VARIANTS && lean && ranks == 8)
         rondo_single_lean(collective, dtype, op, element, 8, args);
     else if (tuned && ranks == 2)
-        rondo_single_steps(two, args);
+        rondo_single_of(form, 2, 4, args);
     else if (tuned && ranks == 4)
-        rondo_single_steps(four, args);
+        rondo_single_of(form, 4, 2, args);
     else if (tuned && ranks == 8)
-        rondo_single_steps(eight, args);
+        rondo_single_of(form, 8, 1, args);
     else
-        rondo_single_steps(any, args);
+        rondo_single_steps(form, args);
 }
 
 /* Numbers of ranks that machines commonly have get code of their own, and so do sums of the tuned types: a branch by the operator
@@ -329,7 +400,7 @@ RONDO_FN void rondo_transfers_body(const struct rondo_batch_head *head)
 /* Nothing is known of its works when it is compiled. */
 RONDO_FN struct rondo_form rondo_form_any(void)
 {
-    const struct rondo_form form = {.how = {0, 1, true}, .any = true};
+    const struct rondo_form form = {.how = {0, 1, true}, .any = true, .bulk = RONDO_BULK_ASK};
     return form;
 }
 
@@ -342,7 +413,10 @@ RONDO_FN void rondo_batch_body(const struct rondo_batch_head *head)
             (const struct rondo_work *)((const char *)head + head->works_at),
             ((const struct rondo_channel_works *)((const char *)head + head->channels_at))[rondo_block()], head->steps,
             head->steps == 1 && head->tokens && rondo_block() == 0};
-        rondo_part_run(rondo_form_any(), &part, &run);
+        if (part.mine.first <= part.mine.last && part.works[part.mine.first].bulk)
+            rondo_bulk_run(rondo_form_any(), &part.works[0], &run);
+        else
+            rondo_part_run(rondo_form_any(), &part, &run);
     } else {
         rondo_launch_check(&run);
         const struct rondo_stream stream = rondo_stream_of(head, rondo_block() - head->exchange_blocks);

@@ -106,7 +106,7 @@ RONDO_FN struct rondo_share rondo_share_of_step(const struct rondo_work *work, u
 /* Which half of the mailbox a step uses. */
 RONDO_FN void rondo_run_step(struct rondo_run *run, uint32_t step)
 {
-    run->base = (run->epoch + step) & 1 ? run->lane->half_lines : 0;
+    run->base = !((run->epoch + step) & 1) ? 0 : run->bulk ? run->lane->bulk_lines : run->lane->half_lines;
 }
 
 /* First line of `sender`'s slot in `receiver`'s mailbox. */

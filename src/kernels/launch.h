@@ -29,6 +29,7 @@ RONDO_FN struct rondo_run rondo_launch_begin(const struct rondo_lane_args *lane,
     run.lane = lane;
     run.work = work;
     run.base = 0;
+    run.bulk = false;
     run.epoch = words[0];
     run.overlapped = (RONDO_PLACE_IS_FIXED ? overlapped : words[1] != 0) && own;
     run.dead = words[2] != 0;

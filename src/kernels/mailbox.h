@@ -46,6 +46,7 @@ struct rondo_run {
     const struct rondo_work *work; /* for the report */
     uint32_t epoch;
     uint32_t base;   /* first line of the half in use */
+    bool bulk;       /* which is a bulk half: lines are whatever they are, and tokens say when they are there */
     bool overlapped; /* another launch was found running on the lane */
     bool dead;       /* the lane is stopped, or a wait was given up: send and wait no more, the results are void */
 };
@@ -230,12 +231,17 @@ RONDO_FN struct rondo_line rondo_line_take(struct rondo_run *run, void *at, uint
 
 /* ---- the lines of the half in use, by number ---- */
 
+RONDO_FN char *rondo_run_line(const struct rondo_run *run, char *mailbox, uint32_t line)
+{
+    return rondo_mailbox_line(run->bulk ? mailbox + run->lane->bulk_at : mailbox, run->base + line);
+}
+
 RONDO_FN void rondo_push(const struct rondo_run *run, unsigned ranks, unsigned peer, uint32_t line,
                          struct rondo_line payload)
 {
     char *mailbox = rondo_mailbox_to(run->lane, ranks, peer);
-    void *to = rondo_mailbox_line(mailbox, run->base + line);
-    if (rondo_line_is_special(payload))
+    void *to = rondo_run_line(run, mailbox, line);
+    if (!run->bulk && rondo_line_is_special(payload))
         rondo_line_send_special(run->lane, to, rondo_mailbox_escape(run->lane, mailbox, run->base + line), payload);
     else
         rondo_line_store(to, payload);
@@ -244,24 +250,32 @@ RONDO_FN void rondo_push(const struct rondo_run *run, unsigned ranks, unsigned p
 /* A first look at a line from a peer; rondo_pull finishes it. Several looks may be under way at once. */
 RONDO_FN struct rondo_line rondo_look(const struct rondo_run *run, unsigned ranks, unsigned peer, uint32_t line)
 {
-    return rondo_line_load(rondo_mailbox_line(rondo_mailbox_from(run->lane, ranks, peer), run->base + line));
+    return rondo_line_load(rondo_run_line(run, rondo_mailbox_from(run->lane, ranks, peer), line));
 }
 
 RONDO_FN struct rondo_line rondo_pull(struct rondo_run *run, unsigned ranks, unsigned peer, uint32_t line,
                                       struct rondo_line looked)
 {
     char *mailbox = rondo_mailbox_from(run->lane, ranks, peer);
+    if (run->bulk)
+        return looked;
     return rondo_line_take(run, rondo_mailbox_line(mailbox, run->base + line),
                            rondo_mailbox_escape(run->lane, mailbox, run->base + line), peer, looked);
 }
 
 /* ---- tokens ---- */
 
-enum { RONDO_TOKENS_OF_HALF, RONDO_TOKENS_OF_BEGIN };
+/* Which row of tokens; those that may come in every step have one for each half. */
+enum rondo_token_kind {
+    RONDO_TOKENS_OF_HALF = 0,
+    RONDO_TOKENS_OF_BEGIN = 2,
+    RONDO_TOKENS_OF_PUSHES = 4, /* bulk.h */
+    RONDO_TOKENS_OF_RESULTS = 6,
+};
 
 RONDO_FN char *rondo_token(const struct rondo_run *run, unsigned kind, char *mailbox, unsigned slot)
 {
-    const unsigned row = kind == RONDO_TOKENS_OF_BEGIN ? 2 : run->base != 0, peers = run->lane->ranks - 1;
+    const unsigned row = kind + (kind != RONDO_TOKENS_OF_BEGIN && run->base != 0), peers = run->lane->ranks - 1;
     return mailbox + rondo_mailbox_tokens_at(run->lane->half_lines, RONDO_LINE_BYTES) +
            (size_t)((row * peers + slot) * RONDO_MAX_CHANNELS + rondo_block()) * RONDO_LINE_BYTES;
 }

@@ -70,8 +70,11 @@ RONDO_FN uint64_t rondo_shard_lines(const struct rondo_work *work, unsigned p)
 RONDO_FN void rondo_post_slot(const struct rondo_run *run, unsigned peer, uint32_t line, uint64_t lines)
 {
     char *mailbox = rondo_mailbox_to(run->lane, run->lane->ranks, peer);
-    rondo_post_lines(run, peer, rondo_mailbox_line(mailbox, run->base + line),
-                     rondo_mailbox_escape(run->lane, mailbox, run->base + line), lines);
+    if (run->bulk)
+        rondo_post_range(run, peer, rondo_run_line(run, mailbox, line), lines * RONDO_LINE_BYTES);
+    else
+        rondo_post_lines(run, peer, rondo_mailbox_line(mailbox, run->base + line),
+                         rondo_mailbox_escape(run->lane, mailbox, run->base + line), lines);
 }
 
 /* After a push of work w: what it has for each peer. */
@@ -125,8 +128,7 @@ RONDO_CALL void rondo_post_told(struct rondo_run run, uint32_t step)
 RONDO_CALL void rondo_post_tokens(struct rondo_run run, unsigned kind, uint32_t step, unsigned blocks)
 {
     const struct rondo_lane_args *lane = run.lane;
-    const unsigned what = kind == RONDO_TOKENS_OF_BEGIN ? RONDO_POST_BEGIN : RONDO_POST_TOKENS;
-    if (!rondo_post_arrive(&run, what, step, blocks))
+    if (!rondo_post_arrive(&run, RONDO_POST_TOKENS + kind, step, blocks))
         return;
     for (unsigned d = 1; d < lane->ranks; d++) {
         const unsigned peer = rondo_peer_after(lane->rank, d, lane->ranks);

@@ -82,7 +82,9 @@ struct rondo_lane_args {
     char *to[RONDO_ARG_PEERS];   /* mailbox that this rank fills for a rank, for the first ranks */
     char *from[RONDO_ARG_PEERS]; /* mailbox that a rank fills for this one */
     uint64_t timeout_ns;         /* longest wait for a peer; 0: for ever */
+    uint64_t bulk_at;            /* bytes from a mailbox's beginning to its bulk halves */
     uint32_t half_lines;         /* lines of one half of the mailbox */
+    uint32_t bulk_lines;         /* and of one bulk half */
     uint16_t rank, ranks;
 };
 
@@ -110,8 +112,9 @@ struct rondo_work {
     uint16_t channel0, channels;
     uint16_t root;
     uint8_t collective, algo, dtype, redop;
-    uint8_t scaling; /* enum rondo_scaling */
-    uint8_t aligned; /* everything that the work loads and stores allows whole lines. May differ between ranks */
+    uint8_t scaling;     /* enum rondo_scaling */
+    uint8_t aligned : 1; /* everything that the work loads and stores allows whole lines. May differ between ranks */
+    uint8_t bulk : 1;    /* by the bulk protocol; the launch is the work's alone */
 };
 
 enum rondo_scaling {
@@ -185,11 +188,13 @@ struct rondo_large_args {
 #define RONDO_BOTH static inline
 #endif
 
-/* One for each half, one for the tokens that say that a launch has begun, one for the self-test of comm init. */
-enum { RONDO_TOKEN_ROWS = 4 };
+/* One for each half, one for the tokens that say that a launch has begun, one for the self-test of comm init, two for each half
+ * of the bulk protocol. */
+enum { RONDO_TOKEN_ROWS = 8 };
 
 /* A lane's part of the mailbox, in bytes from its beginning: two halves of lines and an escape byte for each line; token
- * lines, RONDO_TOKEN_ROWS for each sender of a line for each of a launch's blocks; FIFOs and an escape byte for each of their lines; credits. */
+ * lines, RONDO_TOKEN_ROWS for each sender of a line for each of a launch's blocks; FIFOs and an escape byte for each of their lines; credits; two bulk
+ * halves. */
 RONDO_BOTH uint64_t rondo_mailbox_escapes_at(uint32_t half_lines, unsigned line_bytes)
 {
     return 2ull * half_lines * line_bytes;
@@ -208,9 +213,13 @@ RONDO_BOTH uint64_t rondo_mailbox_credits_at(uint64_t fifos_at, uint64_t lines, 
 {
     return (fifos_at + lines * (line_bytes + 1) + 255) / 256 * 256;
 }
-RONDO_BOTH uint64_t rondo_mailbox_bytes(uint64_t credits_at, unsigned ranks, unsigned fifo_channels)
+RONDO_BOTH uint64_t rondo_mailbox_bulk_at(uint64_t credits_at, unsigned ranks, unsigned fifo_channels)
 {
     return (credits_at + 4ull * ranks * fifo_channels + 4095) / 4096 * 4096;
+}
+RONDO_BOTH uint64_t rondo_mailbox_bytes(uint64_t bulk_at, uint32_t bulk_lines, unsigned line_bytes)
+{
+    return (bulk_at + 2ull * bulk_lines * line_bytes + 4095) / 4096 * 4096;
 }
 
 /* Lines of a message on each FIFO channel: a function of nothing but the message's size and the comm, so that sender and

@@ -65,9 +65,11 @@ static struct rondo_shape plan_steps(const struct rondo_limits *limits, const st
                                      enum rondo_algo algo, struct rondo_work *work)
 {
     work_start(limits, task, algo, work);
+    work->bulk = limits->ranks > 1 && work->bytes >= limits->bulk_from;
     struct rondo_shape shape = rondo_choose_shape(limits, work->span);
     const uint64_t slots = slots_of(limits, algo);
-    const uint64_t room = slots ? limits->half_lines / slots : limits->half_lines;
+    const uint32_t half = work->bulk ? limits->bulk_lines : limits->half_lines;
+    const uint64_t room = slots ? half / slots : half;
     if ((uint64_t)shape.channels * shape.threads > room) {
         shape.threads = shape.threads < room ? shape.threads : (unsigned)room;
         shape.channels = (unsigned)(room / shape.threads);

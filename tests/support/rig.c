@@ -193,16 +193,17 @@ static int try_once(struct rig *rigs, int count, float *const *send, float *cons
         rig->machine->set_device(rig_device(rig, rig->rank));
         rig->machine->fill(recv[i], 0x77, TRY_COUNT * sizeof(float));
         rig_input(rig, send[i], TRY_COUNT, rondoFloat, rondoSum);
-        if (captured)
-            rig->machine->capture_begin(rig->stream, MACHINE_CAPTURE_THREAD_LOCAL);
     }
+    for (int i = 0; i < count && captured; i++)
+        rigs[i].machine->capture_begin(rigs[i].stream, MACHINE_CAPTURE_THREAD_LOCAL);
     struct rig *rig = rigs;
     RIG_OK(rondoGroupStart());
     for (int i = 0; i < count; i++)
         RIG_OK(rondoAllReduce(send[i], recv[i], TRY_COUNT, rondoFloat, rondoSum, rigs[i].comm, rigs[i].stream));
     RIG_OK(rondoGroupEnd());
-    for (int i = 0; i < count && captured; i++) {
+    for (int i = 0; i < count && captured; i++)
         graphs[i] = rigs[i].machine->capture_end(rigs[i].stream);
+    for (int i = 0; i < count && captured; i++) {
         for (int replay = 0; replay < 3; replay++)
             rigs[i].machine->graph_launch(graphs[i], rigs[i].stream);
     }
