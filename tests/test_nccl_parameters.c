@@ -47,6 +47,7 @@ Test(nccl_parameters, that_make_no_sense_are_ignored)
     setenv("NCCL_BUFFSIZE", "12", 1);
     setenv("NCCL_CUMEM_ENABLE", "-2", 1);
     setenv("NCCL_ALGO", "Ring", 1);
+    setenv("NCCL_PROTO", "LL,Simple", 1);
     setenv("NCCL_DEBUG", "VERSION", 1);
     setenv("NCCL_SOCKET_IFNAME", "nosuchinterface", 1);
     setenv("NCCL_VERSION", "2.28.9-1", 1); /* containers have it */
@@ -56,6 +57,7 @@ Test(nccl_parameters, that_make_no_sense_are_ignored)
     cr_expect_eq(env->buffer_kib, -1);
     cr_expect_eq(env->cumem_enable, 1);
     cr_expect_null(env->algo);
+    cr_expect_null(env->proto);
     cr_expect_null(env->debug);
     cr_expect_null(env->socket_ifname);
     cr_assert_eq(ncclGetVersion(&version), rondoSuccess);
@@ -71,11 +73,13 @@ Test(nccl_parameters, name_another_version)
     cr_expect_eq(version, 23007);
 }
 
-Test(nccl_parameters, are_hints_where_the_name_is_rondos)
+Test(nccl_parameters, are_hints_where_rondo_has_the_like)
 {
     setenv("NCCL_ALGO", "twoshot", 1);
+    setenv("NCCL_PROTO", "Simple", 1);
     setenv("NCCL_DEBUG", "abort", 1);
     cr_expect_str_eq(rondo_env()->algo, "twoshot");
+    cr_expect_str_eq(rondo_env()->proto, "bulk");
     cr_expect_str_eq(rondo_env()->debug, "INFO");
 }
 

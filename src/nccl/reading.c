@@ -71,6 +71,14 @@ static const char *read_algorithm(const char *text, char *room)
     return strcmp(text, "oneshot") == 0 || strcmp(text, "twoshot") == 0 ? text : NULL;
 }
 
+static const char *read_protocol(const char *text, char *room)
+{
+    (void)room;
+    if (strcasecmp(text, "LL") == 0 || strcasecmp(text, "LL128") == 0 || strcmp(text, "line") == 0)
+        return "line";
+    return strcasecmp(text, "Simple") == 0 || strcmp(text, "bulk") == 0 ? "bulk" : NULL;
+}
+
 /* Whether one of the names in a list, separated by commas, is what `name` begins with, or is it exactly. */
 static bool listed(const char *list, const char *name, bool exactly)
 {
