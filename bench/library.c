@@ -117,7 +117,10 @@ int library_load(struct bench_lib *lib, const char *path, const char *device, ch
         memcpy(symbols[i].function, &symbol, sizeof symbol);
     }
     if (strcmp(device, "host") == 0 && !takes_host_streams(handle)) {
-        snprintf(text, room, "--lib %s: it runs on GPUs; on the host device only Rondo can be measured", path);
+        snprintf(text, room, "--lib %s: %s", path,
+                 dlsym(handle, "rondoHostStreamCreate")
+                     ? "its host device is its own; LD_PRELOAD it, so that streams are its too"
+                     : "it runs on GPUs; on the host device only Rondo can be measured");
         return -1;
     }
     describe_version(lib);

@@ -553,7 +553,7 @@ static int abort_join(struct rig *rig)
         RIG_OK(rondoCommGetAsyncError(handle, &error));
         RIG_CHECK(error == rondoInProgress, "error %d", error);
         RIG_CHECK(rondoCommCount(handle, &value) != rondoSuccess, "count of a comm that is not yet");
-        RIG_CHECK(rondoCommDestroy(handle) == rondoInvalidUsage, "destroyed while it joins");
+        RIG_CHECK(rondoCommDestroy(handle) == rondoInvalidArgument, "destroyed while it joins");
         const uint64_t abort_start = rondo_now_ns();
         RIG_OK(rondoCommAbort(handle));
         RIG_CHECK(since_ms(abort_start) < 2000, "%f ms", since_ms(abort_start));

@@ -107,7 +107,7 @@ static int in_progress(struct rig *rig, rondoComm_t comm, float *a)
     float scalar = 2;
     RIG_OK(rondoCommGetAsyncError(comm, &state));
     RIG_CHECK(state == rondoInProgress, "state %d", state);
-#define UNREADY(call) RIG_REFUSED(rondoInvalidUsage, "still being made", call)
+#define UNREADY(call) RIG_REFUSED(rondoInvalidArgument, "still being made", call)
     UNREADY(rondoCommCount(comm, &value));
     UNREADY(rondoCommRank(comm, &value));
     UNREADY(rondoCommDevice(comm, &value));

@@ -436,7 +436,7 @@ static int ended_by_a_thread(struct rig *rig)
             handle = __atomic_load_n(&caller.comm, __ATOMIC_SEQ_CST);
         usleep(30000);
         const uint64_t start = rondo_now_ns();
-        RIG_CHECK(rondoCommDestroy(handle) == rondoInvalidUsage, "destroyed");
+        RIG_CHECK(rondoCommDestroy(handle) == rondoInvalidArgument, "destroyed");
         RIG_OK(rondoCommAbort(parent ? rig->comm : handle));
         RIG_CHECK(since_ms(start) < 2000, "%f ms", since_ms(start));
         pthread_join(thread, NULL);

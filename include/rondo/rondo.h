@@ -159,7 +159,7 @@ RONDO_API rondoResult_t rondoCommInitRank(rondoComm_t *comm, int nranks, rondoUn
  * A comm with config.blocking 0 is non-blocking. The calls that make it (this one, rondoCommSplit, rondoCommShrink, or the
  * group's end) and its rondoCommFinalize then give rondoInProgress where they would wait, and go on in a thread of Rondo's.
  * *comm is the handle at once, and stays one if the call fails later. rondoCommGetAsyncError says rondoInProgress of it until
- * that is over, then how it went. Meanwhile every other call with this comm is rondoInvalidUsage, but rondoCommAbort, which
+ * that is over, then how it went. Meanwhile every other call with this comm is rondoInvalidArgument, but rondoCommAbort, which
  * ends the waiting and frees the comm. A comm whose making has failed is good for rondoCommDestroy or rondoCommAbort only; its
  * calls give that failure. Comms that are made in one group are all blocking or all non-blocking, else it is
  * rondoInvalidArgument; of non-blocking ones, some may come about and others fail. */

@@ -201,6 +201,22 @@ rondoResult_t rondo_bootstrap_listen(struct rondo_member *self, int *listener)
     return rondo_socket_listen_unix(self->socket, listener);
 }
 
+/* An id with a loopback address is of no use elsewhere: what answers there is a stranger, or nobody. Otherwise the root looks
+ * at the hosts, and tells everyone. */
+static rondoResult_t check_host(const struct errand *errand, const struct rondo_id *id)
+{
+    const struct rondo_host *here = &errand->hello.member.host;
+    struct rondo_host there = {.network = 0};
+    memcpy(there.boot, id->boot, sizeof(there.boot));
+    memcpy(there.name, id->host, sizeof(id->host));
+    if (rondo_host_same(here, &there) || !rondo_socket_is_loopback(&errand->address))
+        return rondoSuccess;
+    return rondo_fail(
+        rondoInvalidUsage,
+        "rank %d is on host %s, and the id was made on host %s: this version joins ranks of one host only",
+        errand->rank, here->name, there.name);
+}
+
 static rondoResult_t join_others(struct rondo_bootstrap *bootstrap, const struct rondo_id *id)
 {
     struct errand errand = {.rank = bootstrap->rank, .nranks = bootstrap->nranks, .timeout_ms = bootstrap->timeout_ms};
@@ -217,6 +233,7 @@ static rondoResult_t join_others(struct rondo_bootstrap *bootstrap, const struct
     errand.hello.nranks = bootstrap->nranks;
     memcpy(errand.hello.secret, id->secret, sizeof(id->secret));
     RONDO_TRY_GOTO(result, out, rondo_bootstrap_listen(&errand.hello.member, &listener));
+    RONDO_TRY_GOTO(result, out, check_host(&errand, id));
     errand.table = calloc((size_t)bootstrap->nranks, sizeof(*errand.table));
     if (!errand.table)
         RONDO_TRY_GOTO(result, out, rondo_fail(rondoSystemError, "no memory for %d ranks", bootstrap->nranks));
@@ -224,8 +241,9 @@ static rondoResult_t join_others(struct rondo_bootstrap *bootstrap, const struct
     RONDO_TRY_GOTO(result, out, await_answer(&errand));
     rondo_close(&errand.fd);
     RONDO_TRY_GOTO(result, out, rondo_bootstrap_mesh(bootstrap, listener, errand.table, id->secret, &errand.wait));
-    rondo_log(RONDO_LOG_INFO, "rank %d of %d joined on %s (process %d) in %.2f ms", bootstrap->rank, bootstrap->nranks,
-              errand.hello.member.host.name, errand.hello.member.pid, (double)(rondo_now_ns() - start) / 1e6);
+    rondo_log_info(RONDO_LOG_BOOTSTRAP, "rank %d of %d joined on %s (process %d) in %.2f ms", bootstrap->rank,
+                   bootstrap->nranks, errand.hello.member.host.name, errand.hello.member.pid,
+                   (double)(rondo_now_ns() - start) / 1e6);
 out:
     rondo_close(&errand.fd);
     rondo_close(&listener);

@@ -11,7 +11,7 @@
 
 enum {
     RONDO_WIRE_MAGIC = 0x6f646e72, /* "rndo" */
-    RONDO_WIRE_VERSION = 1,
+    RONDO_WIRE_VERSION = 2,
     RONDO_WIRE_TEXT_BYTES = 480, /* longest text of a failure, with its end */
     RONDO_SECRET_BYTES = 32,
     RONDO_TOKEN_BYTES = 16,
@@ -28,7 +28,8 @@ struct rondo_id {
     uint32_t scope; /* of a link-local IPv6 address */
     uint8_t address[16];
     uint8_t secret[RONDO_SECRET_BYTES];
-    uint8_t unused[64];
+    uint8_t boot[16]; /* of the host where the id was made, as in rondo_host */
+    char host[48];    /* its name, cut to what fits */
 };
 _Static_assert(sizeof(struct rondo_id) == RONDO_UNIQUE_ID_BYTES, "the id has no padding");
 

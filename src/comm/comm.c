@@ -76,6 +76,7 @@ static rondoResult_t open_device(struct rondoComm *comm, int ordinal)
     anchor = comm->anchor;
     comm->device = anchor->device;
     comm->ops->info(comm->device, &comm->info);
+    rondo_log_device(comm->info.ordinal);
     RONDO_TRY(rondo_config_complete(&comm->config, &comm->info));
     RONDO_TRY(comm->ops->mem_alloc(comm->device, rondo_lanes_control_bytes((unsigned)comm->ranks), RONDO_MEM_PRIVATE,
                                    &anchor->control));
@@ -97,8 +98,8 @@ static void log_comm(const struct rondo_making *m)
         return;
     rondo_links_log(comm, m->cards);
     const uint64_t now = rondo_now_ns();
-    rondo_log(
-        RONDO_LOG_INFO,
+    rondo_log_info(
+        RONDO_LOG_INIT,
         "comm %s rank %d of %d on %s: %zu KiB of device memory; init %.1f ms (join and device %.1f, mailboxes %.1f)",
         comm->config.name, comm->rank, comm->ranks, comm->info.name,
         (device_bytes(comm->anchor) + comm->anchor->control.bytes) >> 10, (double)(now - m->started_ns) * 1e-6,

@@ -104,8 +104,8 @@ enum rondo_comm_state {
 rondoResult_t rondo_comm_enter(struct rondoComm *comm);
 void rondo_comm_leave(struct rondoComm *comm);
 
-/* The same for a comm whose ranks are to become those of another: ranks may have left, and it may have failed if that is
- * `allowed_to_fail`. */
+/* The same for calls that need no peer's ops, or make another comm of the ranks: ranks may have left, and it may have failed if
+ * that is `allowed_to_fail`. */
 rondoResult_t rondo_comm_enter_parent(struct rondoComm *comm, bool allowed_to_fail);
 
 /* The same for what may be done until the comm is destroyed, also after a failure or a finalize. */

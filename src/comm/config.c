@@ -40,6 +40,7 @@ rondoResult_t rondo_config_read(const rondoConfig_t *user, struct rondo_config *
     RONDO_TRY(take("bufferKiB", c.bufferKiB, MIN_BUFFER_KIB, MAX_BUFFER_KIB, env->buffer_kib, &config->buffer_kib));
     RONDO_TRY(take("sharedDevice", c.sharedDevice, 0, 1, env->shared_device, &shared));
     config->shared_device = shared;
+    config->check_pointers = env->check_pointers;
     if (c.commName)
         snprintf(config->name, sizeof config->name, "%s", c.commName);
     return rondoSuccess;

@@ -14,6 +14,7 @@ struct rondo_config {
     int timeout_ms;
     bool shared_device;
     bool blocking;
+    bool check_pointers; /* of ops */
     char name[64];
 };
 

@@ -1,14 +1,16 @@
 #include "comm/failure.h"
 
 #include "common/clock.h"
+#include "common/face.h"
 #include "common/log.h"
 #include "common/result.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
-/* A rank that left in order owes its peers nothing: what they still wait for 1 s later was never sent. */
-enum { LEFT_GRACE_MS = 1000 };
+/* A rank that left in order owes its peers nothing: what they still wait for 1 s later was never sent, or by a rank that is late. The
+ * drop-in takes it for the latter much longer. */
+enum { LEFT_GRACE_MS = 1000, PATIENT_GRACE_MS = 60000 };
 
 void rondo_comm_failed(struct rondoComm *comm, rondoResult_t result, const char *format, ...)
 {
@@ -141,7 +143,8 @@ static void on_event(void *context, int rank, enum rondo_watch_event event, cons
 static void on_tick(void *context)
 {
     struct rondoComm *comm = context;
-    if (comm->left_at_ns && rondo_now_ns() - comm->left_at_ns > LEFT_GRACE_MS * 1000000ull) {
+    const uint64_t grace_ms = rondo_face()->patient ? PATIENT_GRACE_MS : LEFT_GRACE_MS;
+    if (comm->left_at_ns && rondo_now_ns() - comm->left_at_ns > grace_ms * 1000000u) {
         comm->left_at_ns = 0;
         rondo_lanes_abort(comm->anchor);
     }

@@ -13,7 +13,7 @@ static size_t positions_of(unsigned ranks)
 }
 
 /* Control memory: the channels of all lanes, then each lane's positions, then each lane's table of mailboxes, then each lane's
- * posts, then the posters. */
+ * posts, then the posters, then spare words. */
 static struct rondo_channel *channels_at(const struct rondo_anchor *anchor, unsigned lane)
 {
     return (struct rondo_channel *)anchor->control.address + (size_t)lane * RONDO_MAX_CHANNELS;
@@ -39,12 +39,17 @@ static struct rondo_poster *posters_at(const struct rondo_anchor *anchor, unsign
     return (struct rondo_poster *)posts_at(anchor, ranks, RONDO_LANE_COUNT);
 }
 
+void *rondo_lanes_spare(const struct rondo_anchor *anchor, unsigned ranks, unsigned number)
+{
+    return (uint64_t *)(void *)(posters_at(anchor, ranks) + ranks) + number;
+}
+
 size_t rondo_lanes_control_bytes(unsigned ranks)
 {
     return RONDO_LANE_COUNT *
                (RONDO_MAX_CHANNELS * sizeof(struct rondo_channel) + positions_of(ranks) * sizeof(uint32_t) +
                 2 * ranks * sizeof(char *) + sizeof(struct rondo_posts)) +
-           ranks * sizeof(struct rondo_poster);
+           ranks * sizeof(struct rondo_poster) + (1 + (size_t)ranks) * sizeof(uint64_t);
 }
 
 size_t rondo_lanes_report_bytes(void)

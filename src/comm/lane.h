@@ -23,6 +23,10 @@ size_t rondo_lanes_control_bytes(unsigned ranks);
 size_t rondo_lanes_report_bytes(void);
 size_t rondo_lanes_mailbox_bytes(const struct rondo_limits *limits);
 
+/* A word of device memory that nobody looks at: number 0 is what messages of nothing send, and 1 + r takes what comes of them from
+ * rank r. */
+void *rondo_lanes_spare(const struct rondo_anchor *anchor, unsigned ranks, unsigned number);
+
 /* A mailbox for all lanes, as kernels and, if it is in host memory, as the CPU see it. */
 struct rondo_box {
     char *address, *host; /* host NULL: device memory */

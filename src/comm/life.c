@@ -1,4 +1,5 @@
-/* The end of a comm, in order or not, and the calls that ask it about itself. Nothing here waits longer than 2 s in all. */
+/* The end of a comm, in order or not, and the calls that ask it about itself. Nothing here waits longer than 2 s in all, but the
+ * drop-in for ops. */
 #include "comm/bootstrap.h"
 #include "comm/comm.h"
 #include "comm/failure.h"
@@ -6,6 +7,7 @@
 #include "comm/retired.h"
 #include "comm/watch.h"
 #include "common/clock.h"
+#include "common/face.h"
 #include "common/log.h"
 #include "common/result.h"
 
@@ -29,12 +31,12 @@ static rondoResult_t enter(struct rondoComm *comm, unsigned allowed)
     if (state == RONDO_COMM_RETIRED || state == RONDO_COMM_CANCELLED)
         result = rondo_fail(rondoInvalidArgument, "comm was destroyed or aborted");
     else if (state == RONDO_COMM_MAKING)
-        result = rondo_fail(rondoInvalidUsage, "comm is still being made");
+        result = rondo_fail(rondoInvalidArgument, "comm is still being made");
     else if (!(allowed & FAILED && state != RONDO_COMM_BROKEN) && (result = rondo_comm_failure(comm)) != rondoSuccess)
         ;
     else if (!(allowed & ENDED) && (state == RONDO_COMM_FINALIZED || state == RONDO_COMM_FINALIZING))
         result = rondo_fail(rondoInvalidUsage, "comm %s finalized", state == RONDO_COMM_FINALIZED ? "was" : "is being");
-    else if (!(allowed & LEFT) && __atomic_load_n(&comm->left_rank, __ATOMIC_ACQUIRE) >= 0)
+    else if (!(allowed & LEFT) && __atomic_load_n(&comm->left_rank, __ATOMIC_ACQUIRE) >= 0 && !rondo_face()->patient)
         result = rondo_fail(rondoRemoteError, "rank %d has left the comm",
                             __atomic_load_n(&comm->left_rank, __ATOMIC_RELAXED));
     if (result != rondoSuccess)
@@ -106,10 +108,20 @@ static void move_on(struct rondoComm *comm, int state)
         ;
 }
 
+/* Whether all ops have ended. One that has failed, or that another thread aborts, is waited for no longer. */
+static bool drain(struct rondoComm *comm)
+{
+    bool done;
+    do
+        done = rondo_comm_drain(comm, DRAIN_MS);
+    while (!done && rondo_face()->patient && rondo_comm_failure(comm) == rondoSuccess);
+    return done;
+}
+
 static rondoResult_t finalize(struct rondoComm *comm)
 {
     /* Kernels that an abort ended have not done what they were to. */
-    if (rondo_comm_drain(comm, DRAIN_MS) && rondo_comm_failure(comm) == rondoSuccess) {
+    if (drain(comm) && rondo_comm_failure(comm) == rondoSuccess) {
         move_on(comm, RONDO_COMM_FINALIZED);
         rondo_watch_tell(comm->watch, RONDO_WATCH_LEFT, NULL);
         return rondoSuccess;
@@ -213,7 +225,7 @@ static rondoResult_t claim(struct rondoComm *comm, int *was)
         if (*was == RONDO_COMM_RETIRED || *was == RONDO_COMM_CANCELLED)
             return rondo_fail(rondoInvalidArgument, "comm was destroyed or aborted before");
         if (*was == RONDO_COMM_MAKING)
-            return rondo_fail(rondoInvalidUsage, "comm is still being made; rondoCommAbort ends that");
+            return rondo_fail(rondoInvalidArgument, "comm is still being made; rondoCommAbort ends that");
     } while (
         !__atomic_compare_exchange_n(&comm->state, was, RONDO_COMM_RETIRED, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
     return rondoSuccess;
@@ -312,7 +324,7 @@ static rondoResult_t check_query(struct rondoComm *comm, const void *out, const 
     const int state =
         comm && comm->magic == RONDO_COMM_MAGIC ? __atomic_load_n(&comm->state, __ATOMIC_ACQUIRE) : RONDO_COMM_RETIRED;
     if (state == RONDO_COMM_MAKING)
-        return rondo_fail(rondoInvalidUsage, "comm is still being made");
+        return rondo_fail(rondoInvalidArgument, "comm is still being made");
     if (state == RONDO_COMM_RETIRED || state == RONDO_COMM_CANCELLED)
         return rondo_fail(rondoInvalidArgument, "comm is not a live communicator");
     if (state == RONDO_COMM_BROKEN)

@@ -494,7 +494,7 @@ static rondoResult_t survey(struct maker *m)
         if (p == comm->rank || !rondo_log_enabled(RONDO_LOG_INFO))
             continue;
         rondo_survey_describe(&found, p, text, sizeof text);
-        rondo_log(RONDO_LOG_INFO, "rank %d and rank %d: %s", comm->rank, p, text);
+        rondo_log_info(RONDO_LOG_INIT, "rank %d and rank %d: %s", comm->rank, p, text);
     }
     rondo_survey_fini(&found);
     return rondoSuccess;
@@ -529,8 +529,8 @@ void rondo_links_log(const struct rondoComm *comm, const struct rondo_card *card
         const bool direct = rondo_bootstrap_same_process(comm->bootstrap, r) && !rondo_env()->p2p_direct_disable;
         rondo_path_text(path_of(comm, comm->rank, r), direct ? "direct pointer" : mappings[comm->links->kind], path,
                         sizeof path);
-        rondo_log(RONDO_LOG_INFO, "rank %d[%s %d %s] -> rank %d[%s %d %s] channels 0-%u via %s", comm->rank, device,
-                  comm->info.ordinal, comm->info.bus_id, r, device, cards[r].ordinal, cards[r].bus_id,
-                  comm->limits.max_channels - 1, path);
+        rondo_log_info(RONDO_LOG_INIT, "rank %d[%s %d %s] -> rank %d[%s %d %s] channels 0-%u via %s", comm->rank,
+                       device, comm->info.ordinal, comm->info.bus_id, r, device, cards[r].ordinal, cards[r].bus_id,
+                       comm->limits.max_channels - 1, path);
     }
 }

@@ -78,6 +78,8 @@ static rondoResult_t open_root(struct rondo_root *root)
     RONDO_TRY(rondo_socket_interface(rondo_env()->socket_ifname, &address));
     RONDO_TRY(rondo_socket_listen_tcp(&address, &root->listener));
     rondo_host_read(&root->host);
+    memcpy(root->id.boot, root->host.boot, sizeof(root->id.boot));
+    memcpy(root->id.host, root->host.name, sizeof(root->id.host) - 1);
     root->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (root->wake < 0)
         return rondo_fail(rondoSystemError, "eventfd: %s", strerror(errno));

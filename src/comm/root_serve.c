@@ -124,7 +124,7 @@ __attribute__((format(printf, 3, 4))) static void fail_all(struct rondo_root *ro
     va_end(arguments);
     root->failed = result;
     root->failed_end_ns = rondo_now_ns() + (uint64_t)rondo_env()->init_timeout_ms * 1000000;
-    rondo_log(RONDO_LOG_INFO, "root: %s", root->failure);
+    rondo_log_info(RONDO_LOG_BOOTSTRAP, "root: %s", root->failure);
     dismiss_all(root, RONDO_REPLY_FAILED, result, root->failure, strlen(root->failure) + 1);
 }
 

@@ -43,6 +43,9 @@ rondoResult_t rondo_socket_interface(const char *name, struct sockaddr_storage *
 
 socklen_t rondo_socket_address_bytes(const struct sockaddr_storage *address);
 
+/* Whether only this host can reach it. */
+int rondo_socket_is_loopback(const struct sockaddr_storage *address);
+
 /* "127.0.0.1:4000", "[::1]:4000". */
 void rondo_socket_address_text(const struct sockaddr_storage *address, char text[RONDO_ADDRESS_TEXT_BYTES]);
 

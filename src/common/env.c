@@ -1,11 +1,13 @@
 #include "common/env.h"
 
+#include "common/face.h"
 #include "common/log.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 static struct rondo_env values;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -14,11 +16,18 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const char *bad[64];
 static unsigned bad_count;
 
-static long read_INT(const char *name, long preset, long low, long high)
+/* The text of RONDO_<row>, or what another parameter says of the row, maybe in `room`; NULL: nothing does. */
+static const char *look_up(const char *row, const char **name, char *room)
 {
-    const char *text = getenv(name);
-    char *end;
-    if (!text || !*text)
+    const char *text = getenv(*name);
+    return text && *text ? text : rondo_face()->alias(row, name, room);
+}
+
+static long read_INT(const char *row, const char *name, long preset, long low, long high)
+{
+    char room[RONDO_FACE_ROOM], *end;
+    const char *text = look_up(row, &name, room);
+    if (!text)
         return preset;
     errno = 0;
     long value = strtol(text, &end, 0);
@@ -30,18 +39,21 @@ static long read_INT(const char *name, long preset, long low, long high)
     return value;
 }
 
-static const char *read_TEXT(const char *name, const char *preset, long low, long high)
+static const char *read_TEXT(const char *row, const char *name, const char *preset, long low, long high)
 {
-    const char *text = getenv(name);
+    char room[RONDO_FACE_ROOM];
+    const char *text = look_up(row, &name, room);
     (void)low;
     (void)high;
-    return text && *text ? text : preset;
+    if (text == room)
+        text = strdup(room); /* lives as long as the process */
+    return text ? text : preset;
 }
 
 static void read_all(void)
 {
 #define RONDO_ENV(field, kind, name, preset, low, high, help) \
-    values.field = read_##kind("RONDO_" #name, preset, low, high);
+    values.field = read_##kind(#name, "RONDO_" #name, preset, low, high);
 #include "common/env.def"
 #undef RONDO_ENV
 }

@@ -178,6 +178,7 @@ const struct rondo_device_ops rondo_device_cuda = {
     .read = rondo_cuda_read,
     .copy = rondo_cuda_copy,
     .fill = rondo_cuda_fill,
+    .check_pointer = rondo_cuda_check_pointer,
     .kernel = rondo_cuda_kernel,
     .kernel_of = rondo_cuda_kernel_of,
     .event_create = rondo_cuda_event_create,

@@ -43,6 +43,7 @@ enum { RONDO_CUDA_VERSION = 12030 };
     X(cuMemcpyDtoHAsync)                 \
     X(cuMemsetD32Async)                  \
     X(cuMemsetD2D32Async)                \
+    X(cuPointerGetAttribute)             \
     X(cuMemGetAllocationGranularity)     \
     X(cuMemCreate)                       \
     X(cuMemRelease)                      \

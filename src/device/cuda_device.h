@@ -42,6 +42,7 @@ rondoResult_t rondo_cuda_write(struct rondo_device *, void *, const void *, size
 rondoResult_t rondo_cuda_read(struct rondo_device *, void *, const void *, size_t);
 rondoResult_t rondo_cuda_copy(struct rondo_device *, void *, const void *, size_t);
 rondoResult_t rondo_cuda_fill(struct rondo_device *, void *, size_t, uint32_t, size_t);
+rondoResult_t rondo_cuda_check_pointer(struct rondo_device *, const char *, const void *);
 
 rondoResult_t rondo_cuda_copier_create(struct rondo_device *, struct rondo_copier **);
 void rondo_cuda_copier_destroy(struct rondo_device *, struct rondo_copier *);

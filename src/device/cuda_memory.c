@@ -382,3 +382,23 @@ rondoResult_t rondo_cuda_fill(struct rondo_device *device, void *to, size_t pitc
 {
     return copy(device, FILL, to, NULL, pitch, word, words);
 }
+
+rondoResult_t rondo_cuda_check_pointer(struct rondo_device *device, const char *name, const void *pointer)
+{
+    const CUdeviceptr address = (CUdeviceptr)(uintptr_t)pointer;
+    CUmemorytype type = CU_MEMORYTYPE_HOST;
+    int ordinal = -1, managed = 0;
+    CUresult error = rondo_cuda.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
+    if (error == CUDA_ERROR_INVALID_VALUE)
+        return rondo_fail(rondoInvalidArgument, "%s (%p) is not memory that GPUs can reach", name, pointer);
+    if (error == CUDA_SUCCESS)
+        error = rondo_cuda.cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address);
+    if (error == CUDA_SUCCESS)
+        error = rondo_cuda.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address);
+    if (error != CUDA_SUCCESS)
+        return rondo_cuda_failed(error, "cuPointerGetAttribute");
+    if (type == CU_MEMORYTYPE_DEVICE && !managed && ordinal != device->info.ordinal)
+        return rondo_fail(rondoInvalidArgument, "%s (%p) is memory of device %d, and the comm's is %d", name, pointer,
+                          ordinal, device->info.ordinal);
+    return rondoSuccess;
+}

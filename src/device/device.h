@@ -152,6 +152,10 @@ struct rondo_device_ops {
     /* Sets `words` 32-bit words of device memory that lie `pitch` bytes apart (4: side by side), done on return. */
     rondoResult_t (*fill)(struct rondo_device *device, void *to, size_t pitch, uint32_t word, size_t words);
 
+    /* Whether kernels of the device can reach the memory there; rondoInvalidArgument, naming the buffer, if not. Also on the road
+     * of a call. */
+    rondoResult_t (*check_pointer)(struct rondo_device *device, const char *name, const void *pointer);
+
     /* The kernel with this number (kernels/instances.h), loaded and ready: nothing of it loads at its first launch. */
     rondoResult_t (*kernel)(struct rondo_device *device, unsigned number, const struct rondo_kernel **kernel);
 

@@ -246,6 +246,13 @@ static rondoResult_t copy(struct rondo_device *device, void *to, const void *fro
     return rondoSuccess;
 }
 
+/* All memory of the process is device memory. */
+static rondoResult_t check_pointer(struct rondo_device *device, const char *name, const void *pointer)
+{
+    (void)device, (void)name, (void)pointer;
+    return rondoSuccess;
+}
+
 static rondoResult_t fill(struct rondo_device *device, void *to, size_t pitch, uint32_t word, size_t words)
 {
     (void)device;
@@ -370,6 +377,7 @@ const struct rondo_device_ops rondo_device_host = {
     .read = copy,
     .copy = copy,
     .fill = fill,
+    .check_pointer = check_pointer,
     .kernel = kernel,
     .kernel_of = kernel_of,
     .event_create = event_create,

@@ -48,6 +48,11 @@ rondoResult_t rondo_check_buffer(const char *name, const void *buffer, size_t pa
     return rondoSuccess;
 }
 
+rondoResult_t rondo_check_reach(const struct rondoComm *comm, const char *name, const void *buffer)
+{
+    return comm->config.check_pointers ? comm->ops->check_pointer(comm->device, name, buffer) : rondoSuccess;
+}
+
 rondoResult_t rondo_check_overlap(const struct rondo_overlap *o)
 {
     const uintptr_t s = (uintptr_t)o->send, r = (uintptr_t)o->recv;

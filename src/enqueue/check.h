@@ -19,6 +19,9 @@ rondoResult_t rondo_check_rank(const struct rondoComm *comm, const char *name, i
  * type is valid. */
 rondoResult_t rondo_check_buffer(const char *name, const void *buffer, size_t parts, size_t count, unsigned datatype);
 
+/* With CHECK_POINTERS: the comm's device can reach the buffer. */
+rondoResult_t rondo_check_reach(const struct rondoComm *comm, const char *name, const void *buffer);
+
 /* The buffers have nothing in common, or `place`, the part of one of them that the other is in place, is that other. Sizes in
  * bytes; the buffers were checked. */
 struct rondo_overlap {

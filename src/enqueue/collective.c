@@ -42,10 +42,12 @@ static rondoResult_t check_buffers(const struct rondoComm *comm, const struct ca
     const size_t sends = send_parts(comm, c), recvs = recv_parts(comm, c);
     if (c != RONDO_BROADCAST || call->root == comm->rank) {
         RONDO_TRY(rondo_check_buffer("sendbuff", call->send, sends, call->count, task->dtype));
+        RONDO_TRY(rondo_check_reach(comm, "sendbuff", call->send));
         task->send = call->send;
     }
     if (c != RONDO_REDUCE || call->root == comm->rank) {
         RONDO_TRY(rondo_check_buffer("recvbuff", call->recv, recvs, call->count, task->dtype));
+        RONDO_TRY(rondo_check_reach(comm, "recvbuff", call->recv));
         task->recv = call->recv;
     }
     if (!task->send || !task->recv)
@@ -231,7 +233,7 @@ static rondoResult_t create_scaling(rondoRedOp_t *op, const void *scalar, int da
 rondoResult_t rondoRedOpCreatePreMulSum(rondoRedOp_t *op, void *scalar, rondoDataType_t datatype,
                                         rondoScalarResidence_t residence, rondoComm_t comm)
 {
-    RONDO_TRY(rondo_comm_enter(comm));
+    RONDO_TRY(rondo_comm_enter_parent(comm, false));
     rondoResult_t result = create_scaling(op, scalar, datatype, residence, comm);
     rondo_comm_leave(comm);
     return result;
@@ -241,7 +243,7 @@ rondoResult_t rondoRedOpDestroy(rondoRedOp_t op, rondoComm_t comm)
 {
     if (op >= 0 && op < rondoNumOps)
         return rondo_fail(rondoInvalidArgument, "op %d is built in", (int)op);
-    RONDO_TRY(rondo_comm_enter(comm));
+    RONDO_TRY(rondo_comm_enter_ended(comm));
     rondoResult_t result = rondo_redops_remove(&comm->redops, op);
     rondo_comm_leave(comm);
     return result;

@@ -352,6 +352,22 @@ static rondoResult_t issue(void)
     return result;
 }
 
+bool rondo_group_mixes_blocking(void)
+{
+    for (size_t i = 1; i < group.op_count; i++)
+        if (group.ops[i].comm->config.blocking != group.ops[0].comm->config.blocking)
+            return true;
+    return false;
+}
+
+/* What is not to be made has no use for its id. */
+static void forget_ids(void)
+{
+    for (size_t i = 0; i < group.making_count; i++)
+        if (group.makings[i].request.own_id)
+            rondo_bootstrap_forget(&group.makings[i].request.id);
+}
+
 static void clear(void)
 {
     free(group.ops);
@@ -365,24 +381,45 @@ rondoResult_t rondoGroupStart(void)
     return rondoSuccess;
 }
 
-rondoResult_t rondoGroupEnd(void)
+/* Ends the innermost group, but for what is left to the outermost. */
+static rondoResult_t end(bool *outermost)
 {
     if (group.depth == 0)
         return rondo_fail(rondoInvalidUsage, "rondoGroupEnd without rondoGroupStart");
-    if (group.depth > 1) {
+    *outermost = group.depth == 1;
+    if (group.depth > 1)
         group.depth--;
+    return rondoSuccess;
+}
+
+rondoResult_t rondoGroupEnd(void)
+{
+    bool outermost;
+    RONDO_TRY(end(&outermost));
+    if (!outermost)
         return rondoSuccess;
-    }
     rondoResult_t result = group.error;
     if (result != rondoSuccess) {
-        for (size_t i = 0; i < group.making_count; i++)
-            if (group.makings[i].request.own_id)
-                rondo_bootstrap_forget(&group.makings[i].request.id);
+        forget_ids();
         rondo_repeat(result, "%s", group.text);
     } else if ((result = make_comms()) == rondoSuccess || result == rondoInProgress) {
         const rondoResult_t issued = issue();
         result = issued == rondoSuccess ? result : issued;
     }
+    clear();
+    return result;
+}
+
+rondoResult_t rondo_group_discard(void)
+{
+    bool outermost;
+    RONDO_TRY(end(&outermost));
+    if (!outermost)
+        return rondoSuccess;
+    rondoResult_t result = group.error;
+    forget_ids();
+    if (result != rondoSuccess)
+        rondo_repeat(result, "%s", group.text);
     clear();
     return result;
 }

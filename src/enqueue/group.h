@@ -20,6 +20,12 @@ rondoResult_t rondo_group_add(struct rondoComm *comm, const struct rondo_task *t
 rondoResult_t rondo_group_add_message(struct rondoComm *comm, const struct rondo_message *message,
                                       struct CUstream_st *stream);
 
+/* Whether the calling thread's group has ops of blocking comms and of non-blocking ones. */
+bool rondo_group_mixes_blocking(void);
+
+/* Ends a group as rondoGroupEnd does, but nothing is issued or made. */
+rondoResult_t rondo_group_discard(void);
+
 /* Makes a comm, at the group's end or now. *comm is NULL until then. */
 rondoResult_t rondo_group_add_comm(const struct rondo_comm_request *request, rondoComm_t *comm);
 

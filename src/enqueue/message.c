@@ -19,8 +19,11 @@ static rondoResult_t add_part(struct rondoComm *comm, const struct part *part, i
         return rondoSuccess;
     RONDO_TRY(rondo_check_buffer(part->kind == RONDO_SEND ? "sendbuff" : "recvbuff", part->buffer, 1, part->count,
                                  (unsigned)datatype));
-    if (part->kind == RONDO_COPY)
+    RONDO_TRY(rondo_check_reach(comm, part->kind == RONDO_SEND ? "sendbuff" : "recvbuff", part->buffer));
+    if (part->kind == RONDO_COPY) {
         RONDO_TRY(rondo_check_buffer("sendbuff", part->from, 1, part->count, (unsigned)datatype));
+        RONDO_TRY(rondo_check_reach(comm, "sendbuff", part->from));
+    }
     const struct rondo_message message = {
         .buffer = part->buffer,
         .from = part->from,

@@ -1,0 +1,74 @@
+/* NCCL's configs, of all its versions, as the drop-in reads them. */
+#include "nccl/config.h"
+#include "support/nccl_config.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static const struct {
+    unsigned version;
+    size_t size;
+} versions[] = {
+    {21400, offsetof(ncclConfig_t, cgaClusterSize)}, {21700, offsetof(ncclConfig_t, splitShare)},
+    {21805, offsetof(ncclConfig_t, trafficClass)},   {22705, offsetof(ncclConfig_t, nChannelsPerNetPeer)},
+    {22809, offsetof(ncclConfig_t, graphUsageMode)}, {23007, sizeof(ncclConfig_t)},
+};
+enum { VERSIONS = sizeof versions / sizeof *versions };
+
+Test(nccl_configs, of_every_version_are_taken)
+{
+    for (size_t v = 0; v < VERSIONS; v++) {
+        ncclConfig_t config = config_of(versions[v].version, versions[v].size);
+        rondoConfig_t read;
+        cr_assert_eq(rondo_nccl_config(&config, &read), rondoSuccess, "%u: %s", versions[v].version,
+                     rondoGetLastError(NULL));
+        cr_expect_eq(read.blocking, NCCL_CONFIG_UNDEF_INT);
+        cr_expect_eq(read.minCTAs, NCCL_CONFIG_UNDEF_INT);
+        cr_expect_eq(read.maxCTAs, NCCL_CONFIG_UNDEF_INT);
+        cr_expect_null(read.commName);
+        config.blocking = 0;
+        cr_assert_eq(rondo_nccl_config(&config, &read), rondoSuccess);
+        cr_expect_eq(read.blocking, 0);
+        config.blocking = 2;
+        cr_expect_eq(rondo_nccl_config(&config, &read), rondoInvalidArgument);
+    }
+}
+
+Test(nccl_configs, say_what_they_say_but_for_what_their_version_did_not_have)
+{
+    ncclConfig_t config = config_of(22809, offsetof(ncclConfig_t, graphUsageMode));
+    rondoConfig_t read;
+    config.minCTAs = 2;
+    config.maxCTAs = 500;
+    config.commName = "name";
+    cr_assert_eq(rondo_nccl_config(&config, &read), rondoSuccess);
+    cr_expect_eq(read.minCTAs, 2);
+    cr_expect_eq(read.maxCTAs, 128);
+    cr_expect_str_eq(read.commName, "name");
+    config.version = 21700; /* a larger struct than the version's */
+    config.commName = (const char *)8;
+    config.CTAPolicy = 77;
+    cr_assert_eq(rondo_nccl_config(&config, &read), rondoSuccess);
+    cr_expect_null(read.commName);
+    config = config_of(24000, sizeof config);
+    config.size += 64; /* a later version's */
+    cr_expect_eq(rondo_nccl_config(&config, &read), rondoSuccess);
+}
+
+Test(nccl_configs, that_are_none_are_refused)
+{
+    ncclConfig_t config = config_of(22809, sizeof config);
+    rondoConfig_t read;
+    config.magic = 0xdeadbeef;
+    cr_expect_eq(rondo_nccl_config(&config, &read), rondoInvalidArgument);
+    cr_expect(strstr(rondoGetLastError(NULL), "NCCL_CONFIG_INITIALIZER"));
+    config = config_of(22809, sizeof config);
+    config.size = 4;
+    cr_expect_eq(rondo_nccl_config(&config, &read), rondoInvalidArgument);
+    config = config_of(22809, sizeof config);
+    config.cgaClusterSize = 9;
+    cr_expect_eq(rondo_nccl_config(&config, &read), rondoInvalidArgument);
+    config = config_of(22809, sizeof config);
+    config.minCTAs = 0;
+    cr_expect_eq(rondo_nccl_config(&config, &read), rondoInvalidArgument);
+}
