@@ -19,7 +19,7 @@ static struct rondo_limits gpu_limits(unsigned ranks)
                                  .max_per_thread = 4,
                                  .half_lines = 8192 * 32,
                                  .bulk_lines = 8192 * 64,
-                                 .bulk_from = 4 << 20,
+                                 .bulk_from = {4 << 20, 4 << 20, 4 << 20, 4 << 20, 4 << 20, 4 << 20},
                                  .fifo_lines = 4096,
                                  .fifo_channels = 16,
                                  .forced_algo = -1};
@@ -70,8 +70,8 @@ static void check_work(const struct rondo_limits *limits, const struct rondo_pla
     const uint64_t shards = work->algo == RONDO_TWO_SHOT ? limits->ranks : 1;
     cr_assert_leq(work->line0 + slots(limits, work) * work->step_lines,
                   work->bulk ? limits->bulk_lines : limits->half_lines);
-    cr_assert_eq(work->bulk, launch->works == 1 && limits->ranks > 1 && work->bytes >= limits->bulk_from &&
-                                 limits->bulk_lines / slots(limits, work) >= 32 && limits->forced_threads == 0);
+    cr_assert_eq(work->bulk,
+                 launch->works == 1 && limits->ranks > 1 && work->bytes >= limits->bulk_from[work->collective]);
     cr_assert_geq((uint64_t)work->steps * work->step_lines, work->span);
     cr_assert_geq(work->span * shards * limits->line_bytes, work->bytes);
     cr_assert_gt(work->channels, 0);
@@ -96,7 +96,7 @@ Test(plan, covers_any_size_within_the_mailbox)
                     struct rondo_plan_launch launch;
                     limits.half_lines = halves[h];
                     limits.bulk_lines = 2 * halves[h];
-                    limits.bulk_from = count % 2 ? UINT64_MAX : count % 5 ? 1 : 4 << 20;
+                    limits.bulk_from[RONDO_ALL_REDUCE] = count % 2 ? UINT64_MAX : count % 5 ? 1 : 4 << 20;
                     limits.forced_algo = algo;
                     limits.max_channels = 1 + (unsigned)(count % 128);
                     limits.forced_threads = count % 3 ? 0 : 1;

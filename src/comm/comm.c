@@ -30,7 +30,9 @@ struct rondo_making {
 
 static int forced_algo(void)
 {
-    const char *algo = rondo_env()->algo;
+    const char *algo = rondo_env()->algo, *proto = rondo_env()->proto;
+    if (proto && *proto && strcmp(proto, "line") && strcmp(proto, "bulk"))
+        rondo_log(RONDO_LOG_WARN, "RONDO_PROTO=%s is neither line nor bulk; ignored", proto);
     if (!algo || !*algo)
         return -1;
     if (!strcmp(algo, "oneshot"))

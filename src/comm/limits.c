@@ -19,7 +19,7 @@ static void set_fifos(struct rondo_limits *limits)
 void rondo_limits_fit(struct rondo_limits *limits, uint64_t bytes)
 {
     const uint32_t fewest = 2 * limits->ranks * limits->ranks; /* plan_steps: a step has a line for each rank */
-    limits->half_lines = (uint32_t)(bytes / 2 / limits->line_bytes);
+    limits->half_lines = (uint32_t)(bytes / 4 * 3 / limits->line_bytes);
     limits->bulk_lines = (uint32_t)(bytes / limits->line_bytes);
     limits->bulk_lines = limits->bulk_lines < fewest ? fewest : limits->bulk_lines;
     limits->half_lines = limits->half_lines < fewest ? fewest : limits->half_lines;

@@ -244,18 +244,30 @@ void rondo_links_close(struct rondoComm *comm)
 
 /* ---- an attempt with one kind of device memory ---- */
 
-/* From which size on the bulk protocol is better. `near`: all lines wait in their receivers' device memory. */
-static uint64_t bulk_from(const struct rondoComm *comm, bool near)
+/* From which size on the bulk protocol is better for a collective on the slowest of the paths; measured on two H200s, see
+ * docs/decisions/0006. */
+static uint64_t bulk_from(const struct rondoComm *comm, const struct rondo_path *slowest, unsigned collective)
 {
-    enum { NEAR = 4 << 20, FAR = 256 << 10 };
+    const bool rooted = collective == RONDO_REDUCE || collective == RONDO_BROADCAST;
     const char *proto = rondo_env()->proto;
     if (proto && !strcmp(proto, "bulk"))
         return 1;
     if (proto && !strcmp(proto, "line"))
         return UINT64_MAX;
-    if (proto && *proto)
-        rondo_log(RONDO_LOG_WARN, "RONDO_PROTO=%s is neither line nor bulk; ignored", proto);
-    return near && comm->info.line_bytes == 16 ? NEAR : FAR;
+    if (comm->info.line_bytes == 8) /* the host device: both are to be used */
+        return 256 << 10;
+    if (slowest->sender_copies || slowest->receiver_copies)
+        return slowest->receiver_copies ? UINT64_MAX : slowest->host ? 2 << 20 : 16 << 20;
+    return slowest->host ? 2 << 20 : slowest->at_sender ? 256 << 10 : rooted ? 16 << 20 : UINT64_MAX;
+}
+
+/* The one of two paths that decides how fast a collective is. */
+static void keep_slower(struct rondo_path *slowest, const struct rondo_path *path)
+{
+    slowest->host |= path->host;
+    slowest->at_sender |= path->at_sender;
+    slowest->sender_copies |= path->sender_copies;
+    slowest->receiver_copies |= path->receiver_copies;
 }
 
 /* The paths, and how large mailboxes may be: where each rank has one for every peer, all of them together get what one gets
@@ -264,7 +276,8 @@ static rondoResult_t choose(struct maker *m)
 {
     struct rondoComm *comm = m->comm;
     uint64_t half = (uint64_t)comm->config.buffer_kib * 1024;
-    bool outboxes = false, near = true;
+    struct rondo_path slowest = {0};
+    bool outboxes = false;
     comm->limits.posts = 0;
     for (int s = 0; s < comm->ranks; s++)
         for (int r = 0; r < comm->ranks; r++) {
@@ -275,9 +288,10 @@ static rondoResult_t choose(struct maker *m)
                                         verdict_of(comm, r, s), path));
             comm->limits.posts |= path->sender_copies || path->receiver_copies;
             outboxes |= path->at_sender || path->sender_copies;
-            near &= !path->host && !path->at_sender && !path->sender_copies;
+            keep_slower(&slowest, path);
         }
-    comm->limits.bulk_from = bulk_from(comm, near);
+    for (unsigned c = 0; c < RONDO_COLLECTIVE_COUNT; c++)
+        comm->limits.bulk_from[c] = bulk_from(comm, &slowest, c);
     rondo_limits_fit(&comm->limits, outboxes && comm->ranks > 2 ? half / ((unsigned)comm->ranks - 1) : half);
     comm->links->mailbox = rondo_lanes_mailbox_bytes(&comm->limits);
     return rondoSuccess;

@@ -55,30 +55,6 @@ RONDO_FN bool rondo_barrier_any(bool yes)
 {
     return __syncthreads_or(yes);
 }
-/* A unit: threads that go through a program together at no cost, a warp here, a thread on the host device. Its number in the
- * launch, and the calling thread's in it. */
-RONDO_FN unsigned rondo_unit(void)
-{
-    return (blockIdx.x * blockDim.x + threadIdx.x) / 32;
-}
-RONDO_FN unsigned rondo_units_of_block(void)
-{
-    return blockDim.x / 32;
-}
-RONDO_FN unsigned rondo_unit_thread(void)
-{
-    return threadIdx.x % 32;
-}
-RONDO_FN unsigned rondo_unit_threads(void)
-{
-    return 32;
-}
-/* A barrier of the unit, that tells all its threads whether any of them says yes. */
-RONDO_FN bool rondo_unit_any(bool yes)
-{
-    __syncwarp();
-    return __any_sync(0xffffffffu, yes);
-}
 RONDO_FN void rondo_pause(unsigned spins)
 {
     (void)spins;
@@ -249,26 +225,6 @@ RONDO_FN unsigned rondo_blocks(void)
 }
 RONDO_FN void rondo_barrier(void) {}
 RONDO_FN bool rondo_barrier_any(bool yes)
-{
-    return yes;
-}
-RONDO_FN unsigned rondo_unit(void)
-{
-    return rondo_host_block;
-}
-RONDO_FN unsigned rondo_units_of_block(void)
-{
-    return 1;
-}
-RONDO_FN unsigned rondo_unit_thread(void)
-{
-    return 0;
-}
-RONDO_FN unsigned rondo_unit_threads(void)
-{
-    return 1;
-}
-RONDO_FN bool rondo_unit_any(bool yes)
 {
     return yes;
 }

@@ -236,7 +236,7 @@ RONDO_FN void rondo_part_run(struct rondo_form form, const struct rondo_part *pa
 
 /* ---- a work by the bulk protocol ---- */
 
-RONDO_FN void rondo_bulk_send(struct rondo_form form, struct rondo_run *run, uint32_t step)
+RONDO_FN void rondo_bulk_push(struct rondo_form form, struct rondo_run *run, uint32_t step)
 {
     rondo_run_step(run, step);
     if (form.any)
@@ -245,10 +245,21 @@ RONDO_FN void rondo_bulk_send(struct rondo_form form, struct rondo_run *run, uin
         rondo_push_as(form, run, step);
     if (form.any && run->lane->posts)
         rondo_post_pushed(*run, 0, step);
-    rondo_bulk_tell(run, RONDO_TOKENS_OF_PUSHES, step);
 }
 
-/* A step's results are under way, and the next step's pushes, before it waits for the results. */
+/* What a step's pushes make, up to what its peers are to have of it. */
+RONDO_FN void rondo_bulk_deliver(struct rondo_form form, struct rondo_run *run, uint32_t step)
+{
+    rondo_bulk_hear(run, RONDO_TOKENS_OF_PUSHES, step);
+    if (form.any)
+        run->dead = rondo_deliver_any(*run, step);
+    else
+        rondo_deliver_as(form, run, step);
+    if (form.any && run->lane->posts && run->work->algo == RONDO_TWO_SHOT)
+        rondo_post_results(*run, 0, step);
+}
+
+/* A step's results go along with the next step's pushes, before it waits for its peers' results. */
 RONDO_FN void rondo_bulk_run(struct rondo_form form, const struct rondo_work *work, struct rondo_run *run)
 {
     const uint32_t steps = work->steps;
@@ -257,30 +268,26 @@ RONDO_FN void rondo_bulk_run(struct rondo_form form, const struct rondo_work *wo
     run->bulk = true;
     if (steps > 1)
         rondo_first_step_send(run);
-    rondo_bulk_send(form, run, 0);
+    rondo_bulk_push(form, run, 0);
+    rondo_bulk_close(run);
+    rondo_bulk_tell(run, RONDO_TOKENS_OF_PUSHES, 0);
     rondo_launch_check(run);
     RONDO_ROLLED
     for (uint32_t step = 0; step < steps; step++) {
-        rondo_bulk_hear(run, RONDO_TOKENS_OF_PUSHES);
-        if (form.any)
-            run->dead = rondo_deliver_any(*run, step);
-        else
-            rondo_deliver_as(form, run, step);
-        if (form.any && run->lane->posts && two_shot)
-            rondo_post_results(*run, 0, step);
+        rondo_bulk_deliver(form, run, step);
+        if (step == 0 && steps > 1)
+            rondo_first_step_take(run);
+        if (step + 1 < steps)
+            rondo_bulk_push(form, run, step + 1);
+        rondo_bulk_close(run);
         rondo_bulk_tell(run, RONDO_TOKENS_OF_RESULTS, step);
-        if (step + 1 < steps) {
-            if (step == 0)
-                rondo_first_step_take(run);
-            rondo_bulk_send(form, run, step + 1);
-            rondo_run_step(run, step);
-        }
-        rondo_bulk_hear(run, RONDO_TOKENS_OF_RESULTS);
+        if (step + 1 < steps)
+            rondo_bulk_tell(run, RONDO_TOKENS_OF_PUSHES, step + 1);
+        rondo_bulk_hear(run, RONDO_TOKENS_OF_RESULTS, step);
         if (two_shot && form.any)
             run->dead = rondo_gather_any(*run, step);
         else if (two_shot)
             rondo_two_shot_gather(form.how, form.collective, form.element, run, step);
-        rondo_run_step(run, step + 1);
     }
 }
 

@@ -269,57 +269,37 @@ RONDO_FN struct rondo_line rondo_pull(struct rondo_run *run, unsigned ranks, uns
 enum rondo_token_kind {
     RONDO_TOKENS_OF_HALF = 0,
     RONDO_TOKENS_OF_BEGIN = 2,
-    RONDO_TOKENS_OF_PUSHES = RONDO_TOKEN_ROWS, /* bulk.h; from here on a line is a unit's */
-    RONDO_TOKENS_OF_RESULTS = RONDO_TOKEN_ROWS + 2,
+    RONDO_TOKENS_OF_PUSHES = 4, /* bulk.h */
+    RONDO_TOKENS_OF_RESULTS = 6,
 };
 
-/* The first token of a row, from the sender with this slot. */
-RONDO_FN char *rondo_token_row(const struct rondo_run *run, enum rondo_token_kind kind, char *mailbox, unsigned slot)
+RONDO_FN char *rondo_token(const struct rondo_run *run, unsigned kind, char *mailbox, unsigned slot)
 {
-    const unsigned row = kind + (kind != RONDO_TOKENS_OF_BEGIN && run->base != 0);
-    const unsigned at = row < RONDO_TOKEN_ROWS
-                            ? row * RONDO_MAX_CHANNELS
-                            : RONDO_TOKEN_ROWS * RONDO_MAX_CHANNELS + (row - RONDO_TOKEN_ROWS) * RONDO_MAX_UNITS;
+    const unsigned row = kind + (kind != RONDO_TOKENS_OF_BEGIN && run->base != 0), peers = run->lane->ranks - 1;
     return mailbox + rondo_mailbox_tokens_at(run->lane->half_lines, RONDO_LINE_BYTES) +
-           (size_t)(slot * RONDO_TOKENS_OF_SENDER + at) * RONDO_LINE_BYTES;
+           (size_t)((row * peers + slot) * RONDO_MAX_CHANNELS + rondo_block()) * RONDO_LINE_BYTES;
 }
 
-/* Who sends and takes a kind of tokens together: a block, or a unit. */
-struct rondo_token_team {
-    unsigned number, thread, threads;
-};
-
-RONDO_FN struct rondo_token_team rondo_token_team(enum rondo_token_kind kind)
-{
-    const struct rondo_token_team block = {rondo_block(), rondo_thread(), rondo_threads()};
-    const struct rondo_token_team unit = {rondo_unit(), rondo_unit_thread(), rondo_unit_threads()};
-    return kind < RONDO_TOKENS_OF_PUSHES ? block : unit;
-}
-
-/* Tells the same block, or unit, of all peers that this one has come to the step whose half is in use, or has begun. One thread for
- * each peer. */
-RONDO_FN void rondo_tokens_send(const struct rondo_run *run, enum rondo_token_kind kind)
+/* Tells the same block of all peers that this one has come to the step whose half is in use, or has begun. One thread for each
+ * peer. */
+RONDO_FN void rondo_tokens_send(const struct rondo_run *run, unsigned kind)
 {
     const struct rondo_lane_args *lane = run->lane;
-    const struct rondo_token_team team = rondo_token_team(kind);
     struct rondo_line token = rondo_line_empty();
     token.w[0] = 0;
-    for (unsigned d = 1 + team.thread; d < lane->ranks && !run->dead; d += team.threads) {
+    for (unsigned d = 1 + rondo_thread(); d < lane->ranks && !run->dead; d += rondo_threads()) {
         const unsigned peer = rondo_peer_after(lane->rank, d, lane->ranks);
-        char *row = rondo_token_row(run, kind, rondo_mailbox_to(lane, lane->ranks, peer), rondo_slot(lane->rank, peer));
-        rondo_line_store(rondo_mailbox_line(row, team.number), token);
+        rondo_line_store(
+            rondo_token(run, kind, rondo_mailbox_to(lane, lane->ranks, peer), rondo_slot(lane->rank, peer)), token);
     }
 }
 
-RONDO_FN void rondo_tokens_take(struct rondo_run *run, enum rondo_token_kind kind)
+RONDO_FN void rondo_tokens_take(struct rondo_run *run, unsigned kind)
 {
     const struct rondo_lane_args *lane = run->lane;
-    const struct rondo_token_team team = rondo_token_team(kind);
-    for (unsigned d = 1 + team.thread; d < lane->ranks && !run->dead; d += team.threads) {
+    for (unsigned d = 1 + rondo_thread(); d < lane->ranks && !run->dead; d += rondo_threads()) {
         const unsigned peer = rondo_peer_after(lane->rank, d, lane->ranks);
-        char *row =
-            rondo_token_row(run, kind, rondo_mailbox_from(lane, lane->ranks, peer), rondo_slot(peer, lane->rank));
-        char *at = rondo_mailbox_line(row, team.number);
+        char *at = rondo_token(run, kind, rondo_mailbox_from(lane, lane->ranks, peer), rondo_slot(peer, lane->rank));
         rondo_line_take(run, at, NULL, peer, rondo_line_load(at));
     }
 }

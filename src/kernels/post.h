@@ -36,23 +36,19 @@ RONDO_FN void rondo_post_lines(const struct rondo_run *run, unsigned peer, const
     rondo_post_range(run, peer, first, lines * RONDO_LINE_BYTES);
 }
 
-/* Called by all threads of a block, or by the bulk protocol of a unit, that has done its part of what counter `what` counts. Whether
- * the calling thread is to post for all: of the last of `blocks` to come, and only if none has given up. Not to be called where
- * nothing would be posted: that peers wait for the post is what keeps blocks together. */
+/* Called by all threads of a block that has done its part of what counter `what` counts. Whether the calling thread is to post for
+ * all: of the last of `blocks`, and only if none has given up. Not to be called where nothing would be posted: that peers wait for
+ * the post is what keeps blocks together. */
 RONDO_FN bool rondo_post_arrive(const struct rondo_run *run, unsigned what, uint32_t step, unsigned blocks)
 {
-    const bool dead = run->bulk ? rondo_unit_any(run->dead) : rondo_barrier_any(run->dead);
-    if (dead || (run->bulk ? rondo_unit_thread() : rondo_thread()) != 0)
+    if (rondo_barrier_any(run->dead) || rondo_thread() != 0)
         return false;
-    const unsigned all = run->bulk ? blocks * rondo_units_of_block() : blocks;
     uint32_t *arrived = &run->lane->posts->arrived[step % RONDO_POST_STEPS][what];
     rondo_fence();
-    if (all > 1) {
-        if (rondo_word_add(arrived, 1) + 1 != all)
-            return false;
-        rondo_word_store(arrived, 0);
-        rondo_fence();
-    }
+    if (rondo_word_add(arrived, 1) + 1 != blocks)
+        return false;
+    rondo_word_store(arrived, 0);
+    rondo_fence();
     return true;
 }
 
@@ -128,20 +124,18 @@ RONDO_CALL void rondo_post_told(struct rondo_run run, uint32_t step)
                         lines < threads ? lines : threads);
 }
 
-/* After tokens were sent by this block, which is the only one, or one of `blocks` that all do so; or by their units. */
-RONDO_CALL void rondo_post_tokens(struct rondo_run run, enum rondo_token_kind kind, uint32_t step, unsigned blocks)
+/* After tokens were sent by this block, which is the only one, or one of `blocks` that all do so. */
+RONDO_CALL void rondo_post_tokens(struct rondo_run run, unsigned kind, uint32_t step, unsigned blocks)
 {
     const struct rondo_lane_args *lane = run.lane;
-    const bool units = kind >= RONDO_TOKENS_OF_PUSHES;
-    run.bulk = units;
     if (!rondo_post_arrive(&run, RONDO_POST_TOKENS + kind, step, blocks))
         return;
     for (unsigned d = 1; d < lane->ranks; d++) {
         const unsigned peer = rondo_peer_after(lane->rank, d, lane->ranks);
-        char *row =
-            rondo_token_row(&run, kind, rondo_mailbox_to(lane, lane->ranks, peer), rondo_slot(lane->rank, peer));
-        rondo_post_range(&run, peer, rondo_mailbox_line(row, blocks > 1 || units ? 0 : rondo_block()),
-                         (uint64_t)blocks * (units ? rondo_units_of_block() : 1) * RONDO_LINE_BYTES);
+        const char *own =
+            rondo_token(&run, kind, rondo_mailbox_to(lane, lane->ranks, peer), rondo_slot(lane->rank, peer));
+        rondo_post_range(&run, peer, own - (blocks > 1 ? (size_t)rondo_block() * RONDO_LINE_BYTES : 0),
+                         (uint64_t)blocks * RONDO_LINE_BYTES);
     }
 }
 

@@ -43,10 +43,10 @@ struct rondo_poster {
  * a step, for a step's posts are what peers wait for before they send what it waits for, and by two if it has no lines in the last
  * step and so waits for none: there are sets for so many steps. */
 enum rondo_post_counter {
-    RONDO_POST_PUSHED,                                                        /* + the work's number in its launch */
-    RONDO_POST_RESULTS = RONDO_BATCH_WORKS,                                   /* + the same */
-    RONDO_POST_TOKENS = 2 * RONDO_BATCH_WORKS,                                /* + enum rondo_token_kind */
-    RONDO_POST_TOLD = RONDO_POST_TOKENS + RONDO_TOKEN_ROWS + RONDO_UNIT_ROWS, /* of a broadcast's receivers */
+    RONDO_POST_PUSHED,                                      /* + the work's number in its launch */
+    RONDO_POST_RESULTS = RONDO_BATCH_WORKS,                 /* + the same */
+    RONDO_POST_TOKENS = 2 * RONDO_BATCH_WORKS,              /* + enum rondo_token_kind */
+    RONDO_POST_TOLD = RONDO_POST_TOKENS + RONDO_TOKEN_ROWS, /* of a broadcast's receivers */
     RONDO_POST_COUNTERS
 };
 enum { RONDO_POST_STEPS = 4 };

@@ -188,18 +188,12 @@ struct rondo_large_args {
 #define RONDO_BOTH static inline
 #endif
 
-/* Rows of tokens, of a line for each block: one for each half, one for the tokens that say that a launch has begun, one for the
- * self-test of comm init. Two more for each half, of the bulk protocol, have a line for each unit: a warp, or on the host device
- * a block. */
-enum {
-    RONDO_TOKEN_ROWS = 4,
-    RONDO_UNIT_ROWS = 4,
-    RONDO_MAX_UNITS = RONDO_MAX_CHANNELS * RONDO_MAX_THREADS / 32,
-    RONDO_TOKENS_OF_SENDER = RONDO_TOKEN_ROWS * RONDO_MAX_CHANNELS + RONDO_UNIT_ROWS * RONDO_MAX_UNITS,
-};
+/* One for each half, one for the tokens that say that a launch has begun, one for the self-test of comm init, two for each half
+ * of the bulk protocol. */
+enum { RONDO_TOKEN_ROWS = 8 };
 
 /* A lane's part of the mailbox, in bytes from its beginning: two halves of lines and an escape byte for each line; token
- * lines, RONDO_TOKENS_OF_SENDER for each sender; FIFOs and an escape byte for each of their lines; credits; two bulk
+ * lines, RONDO_TOKEN_ROWS for each sender of a line for each of a launch's blocks; FIFOs and an escape byte for each of their lines; credits; two bulk
  * halves. */
 RONDO_BOTH uint64_t rondo_mailbox_escapes_at(uint32_t half_lines, unsigned line_bytes)
 {
@@ -212,7 +206,7 @@ RONDO_BOTH uint64_t rondo_mailbox_tokens_at(uint32_t half_lines, unsigned line_b
 RONDO_BOTH uint64_t rondo_mailbox_fifos_at(uint32_t half_lines, unsigned line_bytes, unsigned ranks)
 {
     return rondo_mailbox_tokens_at(half_lines, line_bytes) +
-           (uint64_t)RONDO_TOKENS_OF_SENDER * (ranks - 1) * line_bytes;
+           (uint64_t)RONDO_TOKEN_ROWS * RONDO_MAX_CHANNELS * (ranks - 1) * line_bytes;
 }
 /* `lines`: of all FIFOs of a lane in one rank's mailbox. */
 RONDO_BOTH uint64_t rondo_mailbox_credits_at(uint64_t fifos_at, uint64_t lines, unsigned line_bytes)

@@ -60,19 +60,6 @@ static void work_start(const struct rondo_limits *limits, const struct rondo_tas
     work->steps = 1;
 }
 
-/* Whether a work goes by the bulk protocol, whose blocks consist of whole units. */
-static bool fit_units(const struct rondo_limits *limits, const struct rondo_work *work, uint64_t slots,
-                      struct rondo_shape *shape)
-{
-    const uint64_t room = slots ? limits->bulk_lines / slots : 0;
-    const unsigned unit = limits->max_threads == 1 ? 1 : 32;
-    const unsigned threads = (unsigned)(shape->threads < room ? shape->threads : room) / unit * unit;
-    if (work->bytes < limits->bulk_from || threads == 0)
-        return false;
-    shape->threads = threads;
-    return true;
-}
-
 /* A work that has the launch for itself, in as many steps as the mailbox asks for. */
 static struct rondo_shape plan_steps(const struct rondo_limits *limits, const struct rondo_task *task,
                                      enum rondo_algo algo, struct rondo_work *work)
@@ -80,7 +67,7 @@ static struct rondo_shape plan_steps(const struct rondo_limits *limits, const st
     work_start(limits, task, algo, work);
     struct rondo_shape shape = rondo_choose_shape(limits, work->span);
     const uint64_t slots = slots_of(limits, algo);
-    work->bulk = fit_units(limits, work, slots, &shape);
+    work->bulk = limits->ranks > 1 && work->bytes >= limits->bulk_from[task->collective];
     const uint32_t half = work->bulk ? limits->bulk_lines : limits->half_lines;
     const uint64_t room = slots ? half / slots : half;
     if ((uint64_t)shape.channels * shape.threads > room) {

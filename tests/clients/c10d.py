@@ -62,7 +62,7 @@ class Steps:
     def premul_sum(self):
         if not self.nccl:
             return
-        for factor in (2.0, [torch.tensor([2.0], device=self.device)]):
+        for factor in (2.0, torch.tensor([2.0], device=self.device)):
             tensor = self.given(1000)
             dist.all_reduce(tensor, dist._make_nccl_premul_sum(factor))
             expect_equal(tensor, 2 * reduced(self.all, 1000, torch.float32, "sum"), f"premul sum by {factor}")

@@ -5,7 +5,10 @@ Each graph is replayed many times, in turn with the others; every result of a gr
 what the same step gives eagerly. Prints a JSON line for each batch size: tokens/s and µs for each step.
 """
 import json
+import os
 import time
+
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8") # before CUDA is: for bits that do not depend on the run
 
 import torch
 import torch.distributed as dist
@@ -114,6 +117,8 @@ class Decode:
     def __init__(self, rank, device):
         self.rank, self.device, self.options = rank, device, rank.options
         self.graphs = []
+        # Graphs of several batch sizes share cuBLAS's workspace, and its split sums come in any order unless they must not.
+        torch.use_deterministic_algorithms(True)
 
     def build(self, hidden):
         self.graphs = []

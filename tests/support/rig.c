@@ -195,7 +195,8 @@ static int try_once(struct rig *rigs, int count, float *const *send, float *cons
         rig_input(rig, send[i], TRY_COUNT, rondoFloat, rondoSum);
     }
     for (int i = 0; i < count && captured; i++)
-        rigs[i].machine->capture_begin(rigs[i].stream, MACHINE_CAPTURE_THREAD_LOCAL);
+        rigs[i].machine->capture_begin(rigs[i].stream, /* graphs are made of some while others are captured */
+                                       count > 1 ? MACHINE_CAPTURE_RELAXED : MACHINE_CAPTURE_THREAD_LOCAL);
     struct rig *rig = rigs;
     RIG_OK(rondoGroupStart());
     for (int i = 0; i < count; i++)
