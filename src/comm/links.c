@@ -1,5 +1,6 @@
 #include "comm/links.h"
 
+#include "comm/areas.h"
 #include "comm/bootstrap.h"
 #include "comm/card.h"
 #include "comm/failure.h"
@@ -8,22 +9,12 @@
 #include "common/env.h"
 #include "common/log.h"
 #include "common/result.h"
-#include "transport/link.h"
 #include "transport/mover.h"
-#include "transport/path.h"
 #include "transport/survey.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-struct rondo_links {
-    enum rondo_mem_kind kind;                    /* of device memory that peers map */
-    size_t mailbox;                              /* bytes, of all lanes */
-    struct rondo_path *paths;                    /* from rank s to rank r: [s * ranks + r] */
-    uint8_t *verdicts;                           /* what rank r found of rank p: [r * ranks + p] */
-    struct rondo_link (*open)[RONDO_AREA_COUNT]; /* by rank */
-};
 
 /* What making them needs besides. */
 struct maker {
@@ -33,152 +24,6 @@ struct maker {
     struct rondo_offer (*offers)[RONDO_AREA_COUNT]; /* by rank */
     int fds[RONDO_AREA_COUNT][RONDO_MAX_RANKS];
 };
-
-static const struct rondo_path *path_of(const struct rondoComm *comm, int sender, int receiver)
-{
-    return &comm->links->paths[sender * comm->ranks + receiver];
-}
-
-/* What a rank found of a pair. */
-static enum rondo_pair_verdict verdict_of(const struct rondoComm *comm, int rank, int peer)
-{
-    return (enum rondo_pair_verdict)comm->links->verdicts[rank * comm->ranks + peer];
-}
-
-/* ---- which memory ---- */
-
-static bool is_host(enum rondo_area area)
-{
-    return area == RONDO_AREA_HOST_INBOX || area == RONDO_AREA_HOST_OUTBOX;
-}
-
-static bool is_outbox(enum rondo_area area)
-{
-    return area == RONDO_AREA_OUTBOX || area == RONDO_AREA_HOST_OUTBOX;
-}
-
-/* The area in which lines wait on a path. */
-static enum rondo_area waiting_area(const struct rondo_path *path)
-{
-    if (path->host)
-        return path->at_sender ? RONDO_AREA_HOST_OUTBOX : RONDO_AREA_HOST_INBOX;
-    return path->at_sender ? RONDO_AREA_OUTBOX : RONDO_AREA_INBOX;
-}
-
-/* Whether a rank has such an area. */
-static bool needs(const struct rondoComm *comm, int rank, enum rondo_area area)
-{
-    for (int p = 0; p < comm->ranks; p++) {
-        if (p == rank)
-            continue;
-        const struct rondo_path *out = path_of(comm, rank, p), *in = path_of(comm, p, rank);
-        const bool waits = is_outbox(area) ? waiting_area(out) == area : waiting_area(in) == area;
-        if (waits || (area == RONDO_AREA_OUTBOX && out->sender_copies) ||
-            (area == RONDO_AREA_INBOX && in->receiver_copies))
-            return true;
-    }
-    return false;
-}
-
-/* Whether a rank maps an area of a peer's. */
-static bool maps(const struct rondoComm *comm, int rank, int peer, enum rondo_area area)
-{
-    return is_outbox(area) ? waiting_area(path_of(comm, peer, rank)) == area
-                           : waiting_area(path_of(comm, rank, peer)) == area;
-}
-
-/* A mailbox of an area, and behind it, in host memory, a ring of posts for each sender. */
-static size_t entry_bytes(const struct rondoComm *comm, enum rondo_area area)
-{
-    return comm->links->mailbox + (is_host(area) ? (size_t)comm->ranks * sizeof(struct rondo_post_ring) : 0);
-}
-
-static size_t area_bytes(const struct rondoComm *comm, enum rondo_area area)
-{
-    return entry_bytes(comm, area) * (is_outbox(area) ? (size_t)comm->ranks - 1 : 1);
-}
-
-/* Where in an owner's outbox the mailbox for a receiver lies. */
-static size_t entry_at(const struct rondoComm *comm, enum rondo_area area, int owner, int receiver)
-{
-    return is_outbox(area) ? entry_bytes(comm, area) * (size_t)(receiver < owner ? receiver : receiver - 1) : 0;
-}
-
-static struct rondo_box own_box(const struct rondoComm *comm, enum rondo_area area, int receiver)
-{
-    const struct rondo_mem *memory = &comm->anchor->areas[area];
-    const size_t at = entry_at(comm, area, comm->rank, receiver);
-    struct rondo_box box = {(char *)memory->address + at, memory->host ? (char *)memory->host + at : NULL};
-    return box;
-}
-
-/* The mailbox in which lines wait on the path between this rank and another. */
-static struct rondo_box waiting_box(const struct rondoComm *comm, int sender, int receiver)
-{
-    const struct rondo_path *path = path_of(comm, sender, receiver);
-    const enum rondo_area area = waiting_area(path);
-    const int owner = path->at_sender ? sender : receiver;
-    if (owner == comm->rank)
-        return own_box(comm, area, receiver);
-    const struct rondo_link *link = &comm->links->open[owner][area];
-    const size_t at = entry_at(comm, area, owner, receiver);
-    struct rondo_box box = {link->address + at, link->host ? link->host + at : NULL};
-    return box;
-}
-
-/* Where posts to a receiver's mover go. */
-static struct rondo_post_ring *shared_ring(const struct rondoComm *comm, char *box, int sender)
-{
-    return (struct rondo_post_ring *)(void *)(box + comm->links->mailbox) + sender;
-}
-
-/* ---- own memory ---- */
-
-static rondoResult_t reset_area(struct rondoComm *comm, enum rondo_area area)
-{
-    const uint32_t epoch = (uint32_t)rondo_env()->epoch_start;
-    for (int p = 0; p < comm->ranks; p++) {
-        const struct rondo_box box = own_box(comm, area, p);
-        if (is_outbox(area) ? p != comm->rank : p == comm->rank)
-            RONDO_TRY(rondo_lanes_reset_box(comm->anchor, &comm->limits, epoch, &box));
-    }
-    return rondoSuccess;
-}
-
-/* Makes this rank's areas and says what there is of them. */
-static rondoResult_t make_areas(struct maker *m, struct rondo_offer *mine, int *fds)
-{
-    struct rondoComm *comm = m->comm;
-    struct rondo_anchor *anchor = comm->anchor;
-    bool copies = false;
-    for (enum rondo_area a = 0; a < RONDO_AREA_COUNT; a++) {
-        const enum rondo_mem_kind kind = is_host(a) ? RONDO_MEM_HOST : comm->links->kind;
-        struct rondo_mem_handle handle = {.fd = -1};
-        if (!needs(comm, comm->rank, a))
-            continue;
-        RONDO_TRY(anchor->ops->mem_alloc(anchor->device, area_bytes(comm, a), kind, &anchor->areas[a]));
-        RONDO_TRY(reset_area(comm, a));
-        if (kind != RONDO_MEM_PRIVATE)
-            RONDO_TRY(anchor->ops->mem_export(anchor->device, &anchor->areas[a], &handle));
-        mine[a] = (struct rondo_offer){.anchor_id = anchor->id, .bytes = area_bytes(comm, a), .kind = kind};
-        memcpy(mine[a].handle, handle.bytes, sizeof mine[a].handle);
-        fds[a] = handle.fd;
-    }
-    for (int p = 0; p < comm->ranks; p++)
-        copies |= p != comm->rank && path_of(comm, comm->rank, p)->sender_copies;
-    if (copies)
-        RONDO_TRY(anchor->ops->pinned_alloc(anchor->device, (size_t)comm->ranks * sizeof(struct rondo_post_ring),
-                                            &anchor->rings));
-    return rondoSuccess;
-}
-
-static void free_areas(struct rondoComm *comm)
-{
-    struct rondo_anchor *anchor = comm->anchor;
-    for (enum rondo_area a = 0; a < RONDO_AREA_COUNT; a++)
-        anchor->ops->mem_free(anchor->device, &anchor->areas[a]);
-    anchor->ops->pinned_free(anchor->device, &anchor->rings);
-}
 
 /* ---- peers' memory ---- */
 
@@ -221,11 +66,11 @@ static rondoResult_t open_links(struct maker *m)
     uint8_t *verdicts = comm->links->verdicts + comm->rank * comm->ranks;
     for (int p = 0; p < comm->ranks; p++)
         for (enum rondo_area a = 0; a < RONDO_AREA_COUNT; a++) {
-            if (p == comm->rank || !maps(comm, comm->rank, p, a) || open_link(m, p, a) == rondoSuccess)
+            if (p == comm->rank || !rondo_area_is_mapped(comm, comm->rank, p, a) || open_link(m, p, a) == rondoSuccess)
                 continue;
-            if (is_host(a) || m->offers[p][a].bytes == 0)
-                return rondo_fail(rondoSystemError, "rank %d's %s memory: %s", p, is_host(a) ? "host" : "device",
-                                  rondo_last_error());
+            if (rondo_area_is_host(a) || m->offers[p][a].bytes == 0)
+                return rondo_fail(rondoSystemError, "rank %d's %s memory: %s", p,
+                                  rondo_area_is_host(a) ? "host" : "device", rondo_last_error());
             rondo_log(RONDO_LOG_WARN, "rank %d: memory of rank %d cannot be mapped: %s", comm->rank, p,
                       rondo_last_error());
             verdicts[p] = RONDO_PAIR_NOT_MAPPED;
@@ -257,8 +102,8 @@ static rondoResult_t choose(struct maker *m)
             struct rondo_path *path = &comm->links->paths[s * comm->ranks + r];
             if (s == r)
                 continue;
-            RONDO_TRY(rondo_path_choose(&m->cards[s].wish, &m->cards[r].wish, verdict_of(comm, s, r),
-                                        verdict_of(comm, r, s), path));
+            RONDO_TRY(rondo_path_choose(&m->cards[s].wish, &m->cards[r].wish, rondo_verdict_of(comm, s, r),
+                                        rondo_verdict_of(comm, r, s), path));
             comm->limits.posts |= path->sender_copies || path->receiver_copies;
             outboxes |= path->at_sender || path->sender_copies;
         }
@@ -278,7 +123,7 @@ static rondoResult_t attempt(struct maker *m)
         for (int r = 0; r < comm->ranks; r++)
             m->fds[a][r] = -1;
     }
-    rondoResult_t result = make_areas(m, mine, fds);
+    rondoResult_t result = rondo_areas_make(m->comm, mine, fds);
     if (result != rondoSuccess)
         memset(mine, 0, sizeof mine); /* the others learn that there is nothing to map */
     const rondoResult_t exchanged = exchange(m, mine, fds);
@@ -298,7 +143,7 @@ static rondoResult_t give_up(struct rondoComm *comm)
 {
     rondo_links_close(comm);
     RONDO_TRY(rondo_comm_vote(comm, rondoSuccess, "letting go of the peers' mailboxes"));
-    free_areas(comm);
+    rondo_areas_free(comm);
     return rondoSuccess;
 }
 
@@ -312,7 +157,7 @@ static rondoResult_t judge(struct maker *m, bool *fine)
     *fine = true;
     for (int s = 0; s < comm->ranks; s++)
         for (int r = 0; r < comm->ranks; r++)
-            *fine &= s == r || path_of(comm, s, r)->host || verdict_of(comm, s, r) <= RONDO_PAIR_READS;
+            *fine &= s == r || rondo_path_of(comm, s, r)->host || rondo_verdict_of(comm, s, r) <= RONDO_PAIR_READS;
     return rondoSuccess;
 }
 
@@ -327,7 +172,7 @@ static unsigned kinds_of(const struct maker *m, enum rondo_mem_kind *kinds)
         legacy &= m->cards[r].legacy != 0;
         one_process &= r == comm->rank || rondo_bootstrap_same_process(comm->bootstrap, r);
         for (int s = 0; s < comm->ranks; s++)
-            device |= s != r && !path_of(comm, s, r)->host;
+            device |= s != r && !rondo_path_of(comm, s, r)->host;
     }
     /* Whether all ranks are in one process is the same for all ranks, as "same process" is an equivalence. */
     if (shareable && device)
@@ -380,14 +225,15 @@ static void set_boxes(struct rondoComm *comm, struct rondo_boxes *boxes)
     for (int p = 0; p < comm->ranks; p++) {
         if (p == comm->rank)
             continue;
-        const struct rondo_path *out = path_of(comm, comm->rank, p), *in = path_of(comm, p, comm->rank);
-        const struct rondo_box there = waiting_box(comm, comm->rank, p), here = waiting_box(comm, p, comm->rank);
-        boxes->to[p] = out->sender_copies ? own_box(comm, RONDO_AREA_OUTBOX, p).address : there.address;
-        boxes->from[p] = in->receiver_copies ? own_box(comm, RONDO_AREA_INBOX, comm->rank).address : here.address;
+        const struct rondo_path *out = rondo_path_of(comm, comm->rank, p), *in = rondo_path_of(comm, p, comm->rank);
+        const struct rondo_box there = rondo_waiting_box(comm, comm->rank, p),
+                               here = rondo_waiting_box(comm, p, comm->rank);
+        boxes->to[p] = out->sender_copies ? rondo_own_box(comm, RONDO_AREA_OUTBOX, p).address : there.address;
+        boxes->from[p] = in->receiver_copies ? rondo_own_box(comm, RONDO_AREA_INBOX, comm->rank).address : here.address;
         if (out->sender_copies)
             boxes->rings[p] = (struct rondo_post_ring *)comm->anchor->rings.device + p;
         else if (out->receiver_copies)
-            boxes->rings[p] = shared_ring(comm, there.address, comm->rank);
+            boxes->rings[p] = rondo_shared_ring(comm, there.address, comm->rank);
     }
 }
 
@@ -397,22 +243,23 @@ static unsigned set_routes(struct rondoComm *comm, struct rondo_route *routes)
     for (int p = 0; p < comm->ranks; p++) {
         if (p == comm->rank)
             continue;
-        const struct rondo_path *out = path_of(comm, comm->rank, p), *in = path_of(comm, p, comm->rank);
-        const struct rondo_box there = waiting_box(comm, comm->rank, p), here = waiting_box(comm, p, comm->rank);
+        const struct rondo_path *out = rondo_path_of(comm, comm->rank, p), *in = rondo_path_of(comm, p, comm->rank);
+        const struct rondo_box there = rondo_waiting_box(comm, comm->rank, p),
+                               here = rondo_waiting_box(comm, p, comm->rank);
         if (out->sender_copies)
             routes[count++] = (struct rondo_route){
                 .peer = (unsigned)p,
                 .ring = (struct rondo_post_ring *)comm->anchor->rings.host + p,
-                .from = own_box(comm, RONDO_AREA_OUTBOX, p).address,
+                .from = rondo_own_box(comm, RONDO_AREA_OUTBOX, p).address,
                 .to = there.address,
-                .next = out->receiver_copies ? shared_ring(comm, there.host, comm->rank) : NULL,
+                .next = out->receiver_copies ? rondo_shared_ring(comm, there.host, comm->rank) : NULL,
             };
         if (in->receiver_copies)
             routes[count++] = (struct rondo_route){
                 .peer = (unsigned)p,
-                .ring = shared_ring(comm, here.host, p),
+                .ring = rondo_shared_ring(comm, here.host, p),
                 .from = here.address,
-                .to = own_box(comm, RONDO_AREA_INBOX, comm->rank).address,
+                .to = rondo_own_box(comm, RONDO_AREA_INBOX, comm->rank).address,
             };
     }
     return count;
@@ -511,8 +358,8 @@ void rondo_links_log(const struct rondoComm *comm, const struct rondo_card *card
         if (r == comm->rank)
             continue;
         const bool direct = rondo_bootstrap_same_process(comm->bootstrap, r) && !rondo_env()->p2p_direct_disable;
-        rondo_path_text(path_of(comm, comm->rank, r), direct ? "direct pointer" : mappings[comm->links->kind], path,
-                        sizeof path);
+        rondo_path_text(rondo_path_of(comm, comm->rank, r), direct ? "direct pointer" : mappings[comm->links->kind],
+                        path, sizeof path);
         rondo_log(RONDO_LOG_INFO, "rank %d[%s %d %s] -> rank %d[%s %d %s] channels 0-%u via %s", comm->rank, device,
                   comm->info.ordinal, comm->info.bus_id, r, device, cards[r].ordinal, cards[r].bus_id,
                   comm->limits.max_channels - 1, path);
