@@ -4,6 +4,7 @@
 #include "comm/bootstrap.h"
 #include "comm/card.h"
 #include "comm/failure.h"
+#include "comm/selftest.h"
 #include "comm/vote.h"
 #include "comm/watch.h"
 #include "common/env.h"
@@ -16,6 +17,13 @@
 #include <string.h>
 #include <unistd.h>
 
+/* The log's names for kinds of device memory. */
+static const char *const mapping_names[] = {
+    [RONDO_MEM_SHAREABLE] = "CUMEM",
+    [RONDO_MEM_LEGACY] = "IPC",
+    [RONDO_MEM_PRIVATE] = "direct pointer",
+};
+
 /* What making them needs besides. */
 struct maker {
     struct rondoComm *comm;
@@ -23,6 +31,7 @@ struct maker {
     const struct rondo_card *cards;
     struct rondo_offer (*offers)[RONDO_AREA_COUNT]; /* by rank */
     int fds[RONDO_AREA_COUNT][RONDO_MAX_RANKS];
+    bool warned; /* that memory cannot be mapped: the log says why once, not for each kind of memory */
 };
 
 /* ---- peers' memory ---- */
@@ -64,6 +73,7 @@ static rondoResult_t open_links(struct maker *m)
 {
     struct rondoComm *comm = m->comm;
     uint8_t *verdicts = comm->links->verdicts + comm->rank * comm->ranks;
+    bool failed = false;
     for (int p = 0; p < comm->ranks; p++)
         for (enum rondo_area a = 0; a < RONDO_AREA_COUNT; a++) {
             if (p == comm->rank || !rondo_area_is_mapped(comm, comm->rank, p, a) || open_link(m, p, a) == rondoSuccess)
@@ -71,10 +81,12 @@ static rondoResult_t open_links(struct maker *m)
             if (rondo_area_is_host(a) || m->offers[p][a].bytes == 0)
                 return rondo_fail(rondoSystemError, "rank %d's %s memory: %s", p,
                                   rondo_area_is_host(a) ? "host" : "device", rondo_last_error());
-            rondo_log(RONDO_LOG_WARN, "rank %d: memory of rank %d cannot be mapped: %s", comm->rank, p,
-                      rondo_last_error());
+            rondo_log(m->warned ? RONDO_LOG_INFO : RONDO_LOG_WARN, "rank %d: %s memory of rank %d cannot be mapped: %s",
+                      comm->rank, mapping_names[comm->links->kind], p, rondo_last_error());
             verdicts[p] = RONDO_PAIR_NOT_MAPPED;
+            failed = true;
         }
+    m->warned |= failed;
     return rondoSuccess;
 }
 
@@ -85,136 +97,6 @@ void rondo_links_close(struct rondoComm *comm)
     for (int r = 0; r < comm->ranks; r++)
         for (enum rondo_area a = 0; a < RONDO_AREA_COUNT; a++)
             rondo_link_close(comm->anchor, &comm->links->open[r][a]);
-}
-
-/* ---- an attempt with one kind of device memory ---- */
-
-/* The paths, and how large mailboxes may be: where each rank has one for every peer, all of them together get what one gets
- * elsewhere. */
-static rondoResult_t choose(struct maker *m)
-{
-    struct rondoComm *comm = m->comm;
-    uint64_t half = (uint64_t)comm->config.buffer_kib * 1024;
-    bool outboxes = false;
-    comm->limits.posts = 0;
-    for (int s = 0; s < comm->ranks; s++)
-        for (int r = 0; r < comm->ranks; r++) {
-            struct rondo_path *path = &comm->links->paths[s * comm->ranks + r];
-            if (s == r)
-                continue;
-            RONDO_TRY(rondo_path_choose(&m->cards[s].wish, &m->cards[r].wish, rondo_verdict_of(comm, s, r),
-                                        rondo_verdict_of(comm, r, s), path));
-            comm->limits.posts |= path->sender_copies || path->receiver_copies;
-            outboxes |= path->at_sender || path->sender_copies;
-        }
-    rondo_limits_fit(&comm->limits, outboxes && comm->ranks > 2 ? half / ((unsigned)comm->ranks - 1) : half);
-    comm->links->mailbox = rondo_lanes_mailbox_bytes(&comm->limits);
-    return rondoSuccess;
-}
-
-/* Own areas, everyone's offers, links. */
-static rondoResult_t attempt(struct maker *m)
-{
-    struct rondoComm *comm = m->comm;
-    struct rondo_offer mine[RONDO_AREA_COUNT] = {{0}};
-    int fds[RONDO_AREA_COUNT];
-    for (enum rondo_area a = 0; a < RONDO_AREA_COUNT; a++) {
-        fds[a] = -1;
-        for (int r = 0; r < comm->ranks; r++)
-            m->fds[a][r] = -1;
-    }
-    rondoResult_t result = rondo_areas_make(m->comm, mine, fds);
-    if (result != rondoSuccess)
-        memset(mine, 0, sizeof mine); /* the others learn that there is nothing to map */
-    const rondoResult_t exchanged = exchange(m, mine, fds);
-    result = exchanged != rondoSuccess ? exchanged : result == rondoSuccess ? open_links(m) : result;
-    for (enum rondo_area a = 0; a < RONDO_AREA_COUNT; a++) {
-        if (fds[a] >= 0)
-            close(fds[a]);
-        for (int r = 0; r < comm->ranks; r++)
-            if (m->fds[a][r] >= 0)
-                close(m->fds[a][r]);
-    }
-    return result;
-}
-
-/* Lets go of everything, so that another attempt can be made: first of the peers' memory, then, when all did so, of one's own. */
-static rondoResult_t give_up(struct rondoComm *comm)
-{
-    rondo_links_close(comm);
-    RONDO_TRY(rondo_comm_vote(comm, rondoSuccess, "letting go of the peers' mailboxes"));
-    rondo_areas_free(comm);
-    return rondoSuccess;
-}
-
-/* Whether all pairs went well, as all ranks found. */
-static rondoResult_t judge(struct maker *m, bool *fine)
-{
-    struct rondoComm *comm = m->comm;
-    uint8_t mine[RONDO_MAX_RANKS], *verdicts = comm->links->verdicts;
-    memcpy(mine, verdicts + comm->rank * comm->ranks, (size_t)comm->ranks);
-    RONDO_TRY(rondo_bootstrap_all_gather(comm->bootstrap, mine, verdicts, (size_t)comm->ranks));
-    *fine = true;
-    for (int s = 0; s < comm->ranks; s++)
-        for (int r = 0; r < comm->ranks; r++)
-            *fine &= s == r || rondo_path_of(comm, s, r)->host || rondo_verdict_of(comm, s, r) <= RONDO_PAIR_READS;
-    return rondoSuccess;
-}
-
-/* The kinds of device memory that all ranks can have, best first. */
-static unsigned kinds_of(const struct maker *m, enum rondo_mem_kind *kinds)
-{
-    const struct rondoComm *comm = m->comm;
-    bool shareable = true, legacy = true, one_process = true, device = false;
-    unsigned count = 0;
-    for (int r = 0; r < comm->ranks; r++) {
-        shareable &= m->cards[r].shareable != 0;
-        legacy &= m->cards[r].legacy != 0;
-        one_process &= r == comm->rank || rondo_bootstrap_same_process(comm->bootstrap, r);
-        for (int s = 0; s < comm->ranks; s++)
-            device |= s != r && !rondo_path_of(comm, s, r)->host;
-    }
-    /* Whether all ranks are in one process is the same for all ranks, as "same process" is an equivalence. */
-    if (shareable && device)
-        kinds[count++] = RONDO_MEM_SHAREABLE;
-    if (legacy && device)
-        kinds[count++] = RONDO_MEM_LEGACY;
-    if (one_process || !device)
-        kinds[count++] = RONDO_MEM_PRIVATE;
-    return count;
-}
-
-/* Tries one kind after the other until one works for all pairs. *done: one did. Pairs for which the first did not are marked. */
-static rondoResult_t try_kinds(struct maker *m, bool *done)
-{
-    struct rondoComm *comm = m->comm;
-    enum rondo_mem_kind kinds[3];
-    uint8_t before[RONDO_MAX_RANKS * RONDO_MAX_RANKS], first[RONDO_MAX_RANKS * RONDO_MAX_RANKS];
-    const size_t bytes = (size_t)comm->ranks * (size_t)comm->ranks;
-    const unsigned count = kinds_of(m, kinds);
-    rondoResult_t result = rondoSuccess;
-    *done = false;
-    memcpy(before, comm->links->verdicts, bytes);
-    memcpy(first, before, bytes);
-    if (!count)
-        return rondo_fail(rondoSystemError, "no kind of device memory can be shared by all ranks");
-    for (unsigned k = 0; k < count && !*done; k++) {
-        comm->links->kind = kinds[k];
-        memcpy(comm->links->verdicts, before, bytes);
-        result = rondo_comm_vote(comm, attempt(m), "mapping the peers' mailboxes");
-        if (result == rondoSuccess)
-            RONDO_TRY(judge(m, done));
-        if (*done)
-            return rondoSuccess;
-        if (result != rondoSuccess)
-            rondo_log(RONDO_LOG_WARN, "rank %d: device memory of kind %d cannot be used: %s", comm->rank, (int)kinds[k],
-                      rondo_last_error());
-        RONDO_TRY(give_up(comm));
-        if (k == 0)
-            memcpy(first, comm->links->verdicts, bytes);
-    }
-    memcpy(comm->links->verdicts, first, bytes);
-    return memcmp(first, before, bytes) ? rondoSuccess : result;
 }
 
 /* ---- what follows from the paths ---- */
@@ -271,7 +153,6 @@ static void copy_failed(void *object, unsigned peer)
     struct rondoComm *comm = object;
     rondo_comm_failed(comm, rondoSystemError, "rank %d: a copy between it and rank %u failed: %s", comm->rank, peer,
                       rondo_last_error());
-    rondo_lanes_abort(comm->anchor);
 }
 
 static rondoResult_t open_lanes(struct rondoComm *comm)
@@ -286,6 +167,203 @@ static rondoResult_t open_lanes(struct rondoComm *comm)
     return count ? rondo_mover_start(comm->ops, comm->device, routes, count, copy_failed, comm, &comm->mover)
                  : rondoSuccess;
 }
+
+/* ---- an attempt with one kind of device memory ---- */
+
+/* The paths, and how large mailboxes may be: where each rank has one for every peer, all of them together get what one gets
+ * elsewhere. */
+static rondoResult_t choose(struct maker *m)
+{
+    struct rondoComm *comm = m->comm;
+    uint64_t half = (uint64_t)comm->config.buffer_kib * 1024;
+    bool outboxes = false;
+    comm->limits.posts = 0;
+    for (int s = 0; s < comm->ranks; s++)
+        for (int r = 0; r < comm->ranks; r++) {
+            struct rondo_path *path = &comm->links->paths[s * comm->ranks + r];
+            if (s == r)
+                continue;
+            RONDO_TRY(rondo_path_choose(&m->cards[s].wish, &m->cards[r].wish, rondo_verdict_of(comm, s, r),
+                                        rondo_verdict_of(comm, r, s), path));
+            comm->limits.posts |= path->sender_copies || path->receiver_copies;
+            outboxes |= path->at_sender || path->sender_copies;
+        }
+    rondo_limits_fit(&comm->limits, outboxes && comm->ranks > 2 ? half / ((unsigned)comm->ranks - 1) : half);
+    comm->links->mailbox = rondo_lanes_mailbox_bytes(&comm->limits);
+    return rondoSuccess;
+}
+
+/* Own areas, everyone's offers, links. */
+static rondoResult_t attempt(struct maker *m)
+{
+    struct rondoComm *comm = m->comm;
+    struct rondo_offer mine[RONDO_AREA_COUNT] = {{0}};
+    int fds[RONDO_AREA_COUNT];
+    for (enum rondo_area a = 0; a < RONDO_AREA_COUNT; a++) {
+        fds[a] = -1;
+        for (int r = 0; r < comm->ranks; r++)
+            m->fds[a][r] = -1;
+    }
+    rondoResult_t result = rondo_areas_make(m->comm, mine, fds);
+    if (result != rondoSuccess)
+        memset(mine, 0, sizeof mine); /* the others learn that there is nothing to map */
+    const rondoResult_t exchanged = exchange(m, mine, fds);
+    result = exchanged != rondoSuccess ? exchanged : result == rondoSuccess ? open_links(m) : result;
+    for (enum rondo_area a = 0; a < RONDO_AREA_COUNT; a++) {
+        if (fds[a] >= 0)
+            close(fds[a]);
+        for (int r = 0; r < comm->ranks; r++)
+            if (m->fds[a][r] >= 0)
+                close(m->fds[a][r]);
+    }
+    return result;
+}
+
+/* Lets go of everything, so that another attempt can be made: first of the peers' memory, then, when all did so, of one's own. */
+static rondoResult_t give_up(struct rondoComm *comm)
+{
+    rondo_mover_stop(comm->mover, 0);
+    comm->mover = NULL;
+    rondo_links_close(comm);
+    RONDO_TRY(rondo_comm_vote(comm, rondoSuccess, "letting go of the peers' mailboxes"));
+    rondo_areas_free(comm);
+    return rondoSuccess;
+}
+
+/* What all ranks found of all pairs. *fine: all of those that are to use device memory can. */
+static rondoResult_t judge(struct maker *m, bool *fine)
+{
+    struct rondoComm *comm = m->comm;
+    uint8_t mine[RONDO_MAX_RANKS], *verdicts = comm->links->verdicts;
+    memcpy(mine, verdicts + comm->rank * comm->ranks, (size_t)comm->ranks);
+    RONDO_TRY(rondo_bootstrap_all_gather(comm->bootstrap, mine, verdicts, (size_t)comm->ranks));
+    *fine = true;
+    for (int s = 0; s < comm->ranks; s++)
+        for (int r = 0; r < comm->ranks; r++)
+            *fine &= s == r || rondo_path_of(comm, s, r)->host || rondo_verdict_of(comm, s, r) <= RONDO_PAIR_READS;
+    return rondoSuccess;
+}
+
+/* Whether lines come as they should, over every path to this rank. Device memory over which they do not is noted; for host memory
+ * there is no other way. */
+static rondoResult_t listen(struct rondoComm *comm)
+{
+    uint8_t findings[RONDO_MAX_RANKS];
+    RONDO_TRY(rondo_selftest_run(comm, findings));
+    RONDO_TRY(rondo_comm_failure(comm)); /* the mover's */
+    for (int p = 0; p < comm->ranks; p++) {
+        if (p == comm->rank || (findings[p] != RONDO_SELFTEST_UNHEARD && findings[p] != RONDO_SELFTEST_WRONG))
+            continue;
+        const char *what = findings[p] == RONDO_SELFTEST_WRONG ? "came to it as something else" : "was not seen by it";
+        if (rondo_path_of(comm, p, comm->rank)->host)
+            return rondo_fail(rondoSystemError, "what rank %d's kernel stored for rank %d in host memory %s", p,
+                              comm->rank, what);
+        rondo_log(RONDO_LOG_WARN,
+                  "rank %d: what rank %d's kernel stored for it in device memory %s; they exchange data through host "
+                  "memory instead",
+                  comm->rank, p, what);
+        comm->links->verdicts[comm->rank * comm->ranks + p] = RONDO_PAIR_NOT_SEEN;
+    }
+    return rondoSuccess;
+}
+
+/* The kinds of device memory to try, best first: those that all ranks can have. Where they are in several processes and can share
+ * none, there are pairs that fail, and pairs within a process. */
+static unsigned kinds_of(const struct maker *m, enum rondo_mem_kind *kinds)
+{
+    const struct rondoComm *comm = m->comm;
+    bool shareable = true, legacy = true, one_process = true, device = false;
+    unsigned count = 0;
+    for (int r = 0; r < comm->ranks; r++) {
+        shareable &= m->cards[r].shareable != 0;
+        legacy &= m->cards[r].legacy != 0;
+        one_process &= r == comm->rank || rondo_bootstrap_same_process(comm->bootstrap, r);
+        for (int s = 0; s < comm->ranks; s++)
+            device |= s != r && !rondo_path_of(comm, s, r)->host;
+    }
+    /* Whether all ranks are in one process is the same for all ranks, as "same process" is an equivalence. */
+    if (shareable && device)
+        kinds[count++] = RONDO_MEM_SHAREABLE;
+    if (legacy && device)
+        kinds[count++] = RONDO_MEM_LEGACY;
+    if (one_process || count == 0)
+        kinds[count++] = RONDO_MEM_PRIVATE;
+    return count;
+}
+
+/* One kind. *made: the memory could be had; *fine: and all pairs can use it, the lanes are open. */
+static rondoResult_t try_kind(struct maker *m, bool *made, bool *fine)
+{
+    struct rondoComm *comm = m->comm;
+    rondoResult_t result = rondo_comm_vote(comm, attempt(m), "mapping the peers' mailboxes");
+    *made = result == rondoSuccess;
+    *fine = false;
+    if (result != rondoSuccess) {
+        rondo_log(RONDO_LOG_WARN, "rank %d: %s memory cannot be used: %s", comm->rank, mapping_names[comm->links->kind],
+                  rondo_last_error());
+        return result;
+    }
+    RONDO_TRY(judge(m, fine));
+    if (!*fine)
+        return rondoSuccess;
+    *fine = false;
+    RONDO_TRY(rondo_comm_vote(comm, open_lanes(comm), "opening the lanes"));
+    RONDO_TRY(rondo_comm_vote(comm, listen(comm), "testing the paths"));
+    return judge(m, fine);
+}
+
+static bool newly_unseen(const struct rondoComm *comm, const uint8_t *before)
+{
+    for (int i = 0; i < comm->ranks * comm->ranks; i++)
+        if (comm->links->verdicts[i] == RONDO_PAIR_NOT_SEEN && before[i] != RONDO_PAIR_NOT_SEEN)
+            return true;
+    return false;
+}
+
+/* Where no kind of device memory could be had, nobody uses it. */
+static void forbid_device_memory(struct rondoComm *comm)
+{
+    for (int s = 0; s < comm->ranks; s++)
+        for (int r = 0; r < comm->ranks; r++)
+            if (s != r && !rondo_path_of(comm, s, r)->host)
+                comm->links->verdicts[s * comm->ranks + r] = RONDO_PAIR_NOT_MAPPED;
+}
+
+/* Tries one kind after the other until one works for all pairs. *done: one did. Else pairs are marked for which the first that
+ * could be had did not; an error if there are none. */
+static rondoResult_t try_kinds(struct maker *m, bool *done)
+{
+    struct rondoComm *comm = m->comm;
+    enum rondo_mem_kind kinds[3];
+    uint8_t before[RONDO_MAX_RANKS * RONDO_MAX_RANKS], first[RONDO_MAX_RANKS * RONDO_MAX_RANKS];
+    const size_t bytes = (size_t)comm->ranks * (size_t)comm->ranks;
+    const unsigned count = kinds_of(m, kinds);
+    rondoResult_t result = rondoSuccess;
+    bool any = false, unseen = false;
+    memcpy(before, comm->links->verdicts, bytes);
+    memcpy(first, before, bytes);
+    for (unsigned k = 0; k < count && !unseen; k++) {
+        bool made;
+        comm->links->kind = kinds[k];
+        memcpy(comm->links->verdicts, before, bytes);
+        result = try_kind(m, &made, done);
+        if (*done || (made && result != rondoSuccess))
+            return result;
+        RONDO_TRY(give_up(comm));
+        unseen = newly_unseen(comm, before); /* not for want of another mapping */
+        if (made && (!any || unseen))
+            memcpy(first, comm->links->verdicts, bytes);
+        any |= made;
+    }
+    memcpy(comm->links->verdicts, first, bytes);
+    if (!any)
+        forbid_device_memory(comm);
+    if (memcmp(comm->links->verdicts, before, bytes))
+        return rondoSuccess;
+    return result != rondoSuccess ? result : rondo_fail(rondoSystemError, "no path works for some pairs of ranks");
+}
+
+/* ---- all of it ---- */
 
 static rondoResult_t get_memory(struct rondoComm *comm, struct maker *m)
 {
@@ -339,27 +417,23 @@ rondoResult_t rondo_links_make(struct rondoComm *comm, const struct rondo_card *
     RONDO_TRY(rondo_comm_vote(comm, survey(&m), "looking at the machine's topology"));
     RONDO_TRY(judge(&m, &done));
     done = false;
-    for (int round = 0; round < 2 && !done; round++) {
+    while (!done) { /* pairs are marked in each round but the last */
         RONDO_TRY(choose(&m));
         RONDO_TRY(try_kinds(&m, &done));
     }
-    if (!done)
-        return rondo_fail(rondoSystemError, "no path works for some pairs of ranks");
-    return rondo_comm_vote(comm, open_lanes(comm), "opening the lanes");
+    return rondoSuccess;
 }
 
 void rondo_links_log(const struct rondoComm *comm, const struct rondo_card *cards)
 {
-    static const char *const mappings[] = {
-        [RONDO_MEM_SHAREABLE] = "CUMEM", [RONDO_MEM_LEGACY] = "IPC", [RONDO_MEM_PRIVATE] = "direct pointer"};
     const char *device = strcmp(comm->ops->name, "cuda") ? comm->ops->name : "GPU";
     for (int r = 0; r < comm->ranks; r++) {
         char path[64];
         if (r == comm->rank)
             continue;
         const bool direct = rondo_bootstrap_same_process(comm->bootstrap, r) && !rondo_env()->p2p_direct_disable;
-        rondo_path_text(rondo_path_of(comm, comm->rank, r), direct ? "direct pointer" : mappings[comm->links->kind],
-                        path, sizeof path);
+        rondo_path_text(rondo_path_of(comm, comm->rank, r),
+                        direct ? "direct pointer" : mapping_names[comm->links->kind], path, sizeof path);
         rondo_log(RONDO_LOG_INFO, "rank %d[%s %d %s] -> rank %d[%s %d %s] channels 0-%u via %s", comm->rank, device,
                   comm->info.ordinal, comm->info.bus_id, r, device, cards[r].ordinal, cards[r].bus_id,
                   comm->limits.max_channels - 1, path);

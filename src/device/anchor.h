@@ -22,6 +22,7 @@ struct rondo_anchor {
     struct rondo_mem areas[RONDO_AREA_COUNT];
     struct rondo_pinned reports;        /* what kernels tell the host, and the abort words */
     struct rondo_pinned rings;          /* what kernels tell the comm's progress thread */
+    struct rondo_pinned selftest;       /* struct rondo_selftest_record of comm init, whose kernel may come late */
     unsigned references;                /* anchors' lock */
     struct rondo_event *last;           /* of rondo_anchor_drop_after; anchors' lock */
     struct rondo_anchor *next;          /* among those to be freed, or to be dropped after their event; anchors' lock */
