@@ -13,6 +13,12 @@ enum { RONDO_SELFTEST_ROW = RONDO_TOKEN_ROWS - 1 };
 /* The longest that it waits, whatever the host does. */
 #define RONDO_SELFTEST_NS 20000000000ull
 
+/* What a rank stores: neither what memory holds that was never written, nor what another rank stores. */
+RONDO_FN uint32_t rondo_selftest_word(unsigned rank)
+{
+    return 0x7e570000u + rank;
+}
+
 RONDO_FN char *rondo_selftest_line(const struct rondo_lane_args *lane, char *mailbox, unsigned slot)
 {
     const unsigned number = (RONDO_SELFTEST_ROW * (lane->ranks - 1u) + slot) * RONDO_MAX_CHANNELS;
@@ -24,7 +30,7 @@ RONDO_FN void rondo_selftest_send(const struct rondo_run *run, unsigned peer)
     const struct rondo_lane_args *lane = run->lane;
     char *at = rondo_selftest_line(lane, rondo_mailbox_to(lane, lane->ranks, peer), rondo_slot(lane->rank, peer));
     struct rondo_line line = rondo_line_empty();
-    line.w[0] = lane->rank;
+    line.w[0] = rondo_selftest_word(lane->rank);
     rondo_line_store(at, line);
     if (lane->posts) {
         rondo_fence();
@@ -47,7 +53,7 @@ RONDO_FN uint32_t rondo_selftest_hear(const struct rondo_selftest_args *args, ui
             return RONDO_SELFTEST_UNHEARD;
     }
     rondo_line_store(at, rondo_line_empty());
-    return line.w[0] == peer ? RONDO_SELFTEST_HEARD : RONDO_SELFTEST_WRONG;
+    return line.w[0] == rondo_selftest_word(peer) ? RONDO_SELFTEST_HEARD : RONDO_SELFTEST_WRONG;
 }
 
 /* One block, a thread for each peer, or fewer. */
