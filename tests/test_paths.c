@@ -252,16 +252,36 @@ Test(paths, carry_split_and_shrunk_comms_too, .timeout = 200)
 
 /* ---- pairs with different paths ---- */
 
-/* Ranks from 1 on have environments of their own: they set them before Rondo reads them. */
+/* What ranks 1 and 2 have in their environments, and what becomes of it; rank 0 has nothing. */
+static const struct mix {
+    const char *settings[3][4];
+    const char *tails[3][3];
+} mixes[] = {
+    {{{NULL}, {"P2P_DISABLE=1"}, {"P2P_USE_CUDA_MEMCPY=1", "SHM_USE_CUDA_MEMCPY=1", "SHM_MEMCPY_MODE=3"}},
+     {{NULL, "SHM/direct/direct", "P2P/CUMEM"},
+      {"SHM/direct/direct", NULL, "SHM/direct/direct"},
+      {"P2P/CUMEM/CE", "SHM/CE/CE", NULL}}}, /* who sends decides */
+    {{{NULL}, {"P2P_USE_CUDA_MEMCPY=1"}, {NULL}},
+     {{NULL, "P2P/CUMEM", "P2P/CUMEM"}, {"P2P/CUMEM/CE", NULL, "P2P/CUMEM/CE"}, {"P2P/CUMEM", "P2P/CUMEM", NULL}}},
+    {{{NULL}, {"P2P_DISABLE=1", "SHM_LOCALITY=1"}, {"SHM_USE_CUDA_MEMCPY=1", "SHM_MEMCPY_MODE=2"}},
+     {{NULL, "SHM/direct/direct", "P2P/CUMEM"},
+      {"SHM/direct/direct", NULL, "SHM/direct/direct"},
+      {"P2P/CUMEM", "SHM/direct/CE", NULL}}},
+    {{{NULL},
+      {"P2P_DISABLE=1", "SHM_USE_CUDA_MEMCPY=1"},
+      {"P2P_DISABLE=1", "SHM_USE_CUDA_MEMCPY=1", "SHM_LOCALITY=1", "SHM_MEMCPY_MODE=2"}},
+     {{NULL, "SHM/direct/direct", "SHM/direct/direct"},
+      {"SHM/CE/direct", NULL, "SHM/CE/direct"},
+      {"SHM/direct/CE", "SHM/direct/CE", NULL}}},
+};
+
+/* Ranks set their environments before Rondo reads them, but for rank 0, which has made the ids. */
 static int mixed(struct rig *rig)
 {
-    if (rig->rank == 1)
-        setenv("RONDO_P2P_DISABLE", "1", 1);
-    if (rig->rank == 2) {
-        setenv("RONDO_P2P_USE_CUDA_MEMCPY", "1", 1);
-        setenv("RONDO_SHM_USE_CUDA_MEMCPY", "1", 1);
-        setenv("RONDO_SHM_MEMCPY_MODE", "3", 1);
-    }
+    const struct mix *mix = &mixes[atoi(getenv("RONDO_TEST_MIX"))];
+    if (rig->rank)
+        way_set(&(struct way){.settings = {mix->settings[rig->rank][0], mix->settings[rig->rank][1],
+                                           mix->settings[rig->rank][2], mix->settings[rig->rank][3]}});
     RIG_OK(rondoCommInitRank(&rig->comm, rig->ranks, rig->ids[1], rig->rank));
     const int failed = every_op(rig) || special_payloads(rig);
     RIG_OK(rondoCommDestroy(rig->comm));
@@ -270,19 +290,21 @@ static int mixed(struct rig *rig)
 
 Test(paths, of_different_kinds_join_the_ranks_of_one_comm, .timeout = 100)
 {
-    const int ranks = rig_ranks(3);
-    if (ranks < 3)
+    char number[16];
+    if (rig_ranks(3) < 3)
         cr_skip_test("needs three ranks");
     way_set(&(struct way){.tail = ""});
-    log_begin();
-    cr_assert_eq(rig_run(&(struct rig_options){.ranks = 3, .no_comm = true, .apart = true}, mixed), 0);
-    cr_expect(log_has_path(0, 1, "SHM/direct/direct"));
-    cr_expect(log_has_path(0, 2, "P2P/CUMEM"));
-    cr_expect(log_has_path(1, 0, "SHM/direct/direct"));
-    cr_expect(log_has_path(1, 2, "SHM/direct/direct"));
-    cr_expect(log_has_path(2, 0, "P2P/CUMEM/CE")); /* who sends decides */
-    cr_expect(log_has_path(2, 1, "SHM/CE/CE"));
-    log_end();
+    for (size_t m = 0; m < sizeof mixes / sizeof *mixes; m++) {
+        log_begin();
+        snprintf(number, sizeof number, "%zu", m);
+        setenv("RONDO_TEST_MIX", number, 1);
+        cr_assert_eq(rig_run(&(struct rig_options){.ranks = 3, .no_comm = true, .apart = true}, mixed), 0, "mix %zu",
+                     m);
+        for (int s = 0; s < 3; s++)
+            for (int r = 0; r < 3; r++)
+                cr_expect(s == r || log_has_path(s, r, mixes[m].tails[s][r]), "mix %zu", m);
+        log_end();
+    }
 }
 
 /* ---- copies that take their time ---- */

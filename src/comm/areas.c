@@ -7,7 +7,7 @@
 
 bool rondo_area_is_host(enum rondo_area area)
 {
-    return area == RONDO_AREA_HOST_INBOX || area == RONDO_AREA_HOST_OUTBOX;
+    return area >= RONDO_AREA_HOST_INBOX;
 }
 
 static bool is_outbox(enum rondo_area area)
@@ -18,9 +18,13 @@ static bool is_outbox(enum rondo_area area)
 /* The area in which lines wait on a path. */
 static enum rondo_area waiting_area(const struct rondo_path *path)
 {
-    if (path->host)
-        return path->at_sender ? RONDO_AREA_HOST_OUTBOX : RONDO_AREA_HOST_INBOX;
-    return path->at_sender ? RONDO_AREA_OUTBOX : RONDO_AREA_INBOX;
+    if (path->at_sender)
+        return path->host ? RONDO_AREA_HOST_OUTBOX : RONDO_AREA_OUTBOX;
+    if (path->receiver_copies)
+        return RONDO_AREA_HOST_STOP;
+    if (path->sender_copies)
+        return path->host ? RONDO_AREA_HOST_COPIED : RONDO_AREA_COPIED;
+    return path->host ? RONDO_AREA_HOST_INBOX : RONDO_AREA_INBOX;
 }
 
 /* Whether a rank has such an area. */
@@ -32,7 +36,7 @@ static bool needs(const struct rondoComm *comm, int rank, enum rondo_area area)
         const struct rondo_path *out = rondo_path_of(comm, rank, p), *in = rondo_path_of(comm, p, rank);
         const bool waits = is_outbox(area) ? waiting_area(out) == area : waiting_area(in) == area;
         if (waits || (area == RONDO_AREA_OUTBOX && out->sender_copies) ||
-            (area == RONDO_AREA_INBOX && in->receiver_copies))
+            (area == RONDO_AREA_COPIED && in->receiver_copies))
             return true;
     }
     return false;

@@ -111,7 +111,8 @@ static void set_boxes(struct rondoComm *comm, struct rondo_boxes *boxes)
         const struct rondo_box there = rondo_waiting_box(comm, comm->rank, p),
                                here = rondo_waiting_box(comm, p, comm->rank);
         boxes->to[p] = out->sender_copies ? rondo_own_box(comm, RONDO_AREA_OUTBOX, p).address : there.address;
-        boxes->from[p] = in->receiver_copies ? rondo_own_box(comm, RONDO_AREA_INBOX, comm->rank).address : here.address;
+        boxes->from[p] =
+            in->receiver_copies ? rondo_own_box(comm, RONDO_AREA_COPIED, comm->rank).address : here.address;
         if (out->sender_copies)
             boxes->rings[p] = (struct rondo_post_ring *)comm->anchor->rings.device + p;
         else if (out->receiver_copies)
@@ -141,7 +142,7 @@ static unsigned set_routes(struct rondoComm *comm, struct rondo_route *routes)
                 .peer = (unsigned)p,
                 .ring = rondo_shared_ring(comm, here.host, p),
                 .from = here.address,
-                .to = rondo_own_box(comm, RONDO_AREA_INBOX, comm->rank).address,
+                .to = rondo_own_box(comm, RONDO_AREA_COPIED, comm->rank).address,
             };
     }
     return count;

@@ -5,11 +5,18 @@
 
 #include "device/device.h"
 
-/* Memory of a rank that it or its peers reach for as the paths between them ask for. In each a mailbox, or one for each peer. */
+/* Memory of a rank that it or its peers reach for as the paths between them ask for. An inbox is one mailbox that all peers fill
+ * whose paths lead there, an outbox has a mailbox for each peer.
+ *
+ * Peers share lines of an inbox: what one leaves there, another must not stumble over. So kernels and copy engines have inboxes of
+ * their own: copies bring codes of former marks along, and do not empty the lines that they take. */
 enum rondo_area {
-    RONDO_AREA_INBOX,      /* device memory, filled by or for peers: one mailbox for all */
-    RONDO_AREA_OUTBOX,     /* device memory, filled by this rank: a mailbox for each peer */
-    RONDO_AREA_HOST_INBOX, /* the same in host memory near the device */
+    RONDO_AREA_INBOX,       /* device memory, filled by peers' kernels */
+    RONDO_AREA_COPIED,      /* inbox in device memory, filled by copy engines */
+    RONDO_AREA_OUTBOX,      /* device memory, filled by this rank */
+    RONDO_AREA_HOST_INBOX,  /* host memory near the device, filled by peers' kernels */
+    RONDO_AREA_HOST_COPIED, /* the same, filled by copy engines */
+    RONDO_AREA_HOST_STOP,   /* the same, filled by either, from where a copy engine takes it to COPIED */
     RONDO_AREA_HOST_OUTBOX,
     RONDO_AREA_COUNT
 };
