@@ -25,71 +25,88 @@ static const struct fallback {
     struct way way;
     const char *tails[3][3];
     const char *warning; /* one rank says it, once */
+    int warnings;        /* of all ranks, a pair's or a rank's each */
 } fallbacks[] = {
     {"no import of cuMem memory",
      {.no_import = 1u << RONDO_MEM_SHAREABLE},
      {.tail = ""},
      {{NULL, "P2P/IPC", "P2P/IPC"}, {"P2P/IPC", NULL, "P2P/IPC"}, {"P2P/IPC", "P2P/IPC", NULL}},
-     "rank 1: CUMEM memory of rank 0 cannot be mapped: a test's fault"},
+     "rank 1: CUMEM memory of rank 0 cannot be mapped: a test's fault",
+     2},
     {"no import of any",
      {.no_import = ALL},
      {.tail = ""},
      {{NULL, "SHM/direct/direct", "P2P/CUMEM"},
       {"SHM/direct/direct", NULL, "SHM/direct/direct"},
       {"P2P/CUMEM", "SHM/direct/direct", NULL}},
-     "rank 1: CUMEM memory of rank 0 cannot be mapped: a test's fault"},
+     "rank 1: CUMEM memory of rank 0 cannot be mapped: a test's fault",
+     2},
     {"no import of any, reads",
      {.no_import = ALL},
      {.tail = "", .settings = {"P2P_READ_ENABLE=1", "SHM_LOCALITY=1"}},
      {{NULL, "SHM/direct/direct", "P2P/CUMEM/read"},
       {"SHM/direct/direct", NULL, "SHM/direct/direct"},
       {"P2P/CUMEM/read", "SHM/direct/direct", NULL}},
-     "rank 1: CUMEM memory of rank 0 cannot be mapped: a test's fault"},
+     "rank 1: CUMEM memory of rank 0 cannot be mapped: a test's fault",
+     2},
     {"no import of any, copies",
      {.no_import = ALL},
      {.tail = "", .settings = {"P2P_USE_CUDA_MEMCPY=1", "SHM_USE_CUDA_MEMCPY=1"}},
      {{NULL, "SHM/CE/direct", "P2P/CUMEM/CE"},
       {"SHM/CE/direct", NULL, "SHM/CE/direct"},
       {"P2P/CUMEM/CE", "SHM/CE/direct", NULL}},
-     "rank 1: CUMEM memory of rank 0 cannot be mapped: a test's fault"},
+     "rank 1: CUMEM memory of rank 0 cannot be mapped: a test's fault",
+     2},
     {"no export of cuMem memory",
      {.no_export = 1u << RONDO_MEM_SHAREABLE},
      {.tail = ""},
      {{NULL, "P2P/IPC", "P2P/IPC"}, {"P2P/IPC", NULL, "P2P/IPC"}, {"P2P/IPC", "P2P/IPC", NULL}},
-     "rank 1: CUMEM memory cannot be used: a test's fault"},
+     "rank 1: CUMEM memory cannot be used: a test's fault",
+     3},
     {"no memory to share",
      {.no_alloc = ALL},
      {.tail = ""},
      {{NULL, "SHM/direct/direct", "SHM/direct/direct"},
       {"SHM/direct/direct", NULL, "SHM/direct/direct"},
       {"SHM/direct/direct", "SHM/direct/direct", NULL}},
-     "rank 1: CUMEM memory cannot be used: a test's fault"},
+     "rank 1: CUMEM memory cannot be used: a test's fault",
+     3},
     {"cuMem memory that others do not see",
      {.unseen = 1u << RONDO_MEM_SHAREABLE},
      {.tail = ""},
      {{NULL, "SHM/direct/direct", "P2P/CUMEM"},
       {"SHM/direct/direct", NULL, "SHM/direct/direct"},
       {"P2P/CUMEM", "SHM/direct/direct", NULL}},
-     "rank 0: what rank 1's kernel stored for it in device memory was not seen by it"},
+     "rank 0: what rank 1's kernel stored for it in device memory was not seen by it",
+     2},
     {"legacy memory that others do not see, copies",
      {.unseen = 1u << RONDO_MEM_LEGACY},
      {.tail = "", .settings = {"CUMEM_ENABLE=0", "P2P_USE_CUDA_MEMCPY=1"}},
      {{NULL, "SHM/direct/direct", "P2P/IPC/CE"},
       {"SHM/direct/direct", NULL, "SHM/direct/direct"},
       {"P2P/IPC/CE", "SHM/direct/direct", NULL}},
-     "rank 0: what rank 1's kernel stored for it in device memory was not seen by it"},
+     "rank 0: what rank 1's kernel stored for it in device memory was not seen by it",
+     2},
     {"reads of other memory than the sender's",
      {.unseen = 1u << RONDO_MEM_SHAREABLE},
      {.tail = "", .settings = {"P2P_READ_ENABLE=1"}},
      {{NULL, "SHM/direct/direct", "P2P/CUMEM/read"},
       {"SHM/direct/direct", NULL, "SHM/direct/direct"},
       {"P2P/CUMEM/read", "SHM/direct/direct", NULL}},
-     "rank 1: what rank 0's kernel stored for it in device memory came to it as something else"},
+     "rank 1: what rank 0's kernel stored for it in device memory came to it as something else",
+     2},
     {"maps that take their time",
      {.map_delay_ms = 300},
      {.tail = ""},
      {{NULL, "P2P/CUMEM", "P2P/CUMEM"}, {"P2P/CUMEM", NULL, "P2P/CUMEM"}, {"P2P/CUMEM", "P2P/CUMEM", NULL}},
-     NULL},
+     NULL,
+     0},
+    {"a device that does not run the test's kernel",
+     {.hold_streams_ms = 2500},
+     {.tail = ""},
+     {{NULL, "P2P/CUMEM", "P2P/CUMEM"}, {"P2P/CUMEM", NULL, "P2P/CUMEM"}, {"P2P/CUMEM", "P2P/CUMEM", NULL}},
+     "rank 1: its paths are not tested",
+     1},
 };
 
 static int falls_back(struct rig *rig)
@@ -126,13 +143,39 @@ Test(path_faults, of_memory_are_replaced_on_all_ranks_with_one_warning, .timeout
             for (int r = 0; r < 3; r++)
                 cr_expect(s == r || log_has_path(s, r, fallback->tails[s][r]), "%s", fallback->name);
         if (fallback->warning)
-            cr_expect_eq(log_count_with(fallback->warning), 1, "%s: %d warnings", fallback->name,
-                         log_count_with(fallback->warning));
-        else
-            cr_expect_eq(log_count_with(" WARN "), 0, "%s", fallback->name);
+            cr_expect_eq(log_count_with(fallback->warning), 1, "%s", fallback->name);
+        cr_expect_eq(log_count_with(" WARN "), fallback->warnings, "%s: %d warnings", fallback->name,
+                     log_count_with(" WARN "));
         log_end();
     }
     cr_assert_eq(rig_names_in_shm(), 0);
+}
+
+/* All ranks are in one process, whose devices cannot use each other's memory. */
+static int has_no_pointers(struct rig *rig)
+{
+    if (rig->rank == 0) {
+        faults.no_attach = true;
+        faults_install();
+    }
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
+    RIG_OK(rondoCommInitRank(&rig->comm, rig->ranks, rig->ids[1], rig->rank));
+    const int failed = rig_try(rig, 1);
+    RIG_OK(rondoCommDestroy(rig->comm));
+    return failed;
+}
+
+Test(path_faults, of_pointers_within_a_process_are_replaced_too)
+{
+    const struct way way = {.tail = "SHM/direct/direct", .layout = RIG_THREADS};
+    way_set(&way);
+    log_begin();
+    cr_assert_eq(
+        rig_run(&(struct rig_options){.ranks = rig_ranks(2), .layout = RIG_THREADS, .no_comm = true}, has_no_pointers),
+        0);
+    cr_expect(log_has_paths(&way, rig_ranks(2)));
+    cr_expect_eq(log_count_with(" WARN "), rig_ranks(2)); /* by each that cannot */
+    log_end();
 }
 
 /* ---- what cannot be replaced ---- */
@@ -320,6 +363,39 @@ Test(path_faults, of_copies_that_stand_still_do_not_keep_an_abort, .timeout = 10
     }
 }
 
+/* Rank 0's copies fail once it has sent: no kernel of its own waits that would report it, and rank 1 learns of it all the same. */
+static int broken_behind_a_send(struct rig *rig)
+{
+    const struct machine *m = rig->machine;
+    struct holdings before;
+    faults_install();
+    if (warm_up(rig, &before))
+        return 1;
+    char *buffer = m->alloc(COUNT);
+    if (rig->rank == 1)
+        RIG_OK(rondoRecv(buffer, 100, rondoInt8, 0, rig->comm, rig->stream));
+    __atomic_store_n(&faults.broken, rig->rank == 0, __ATOMIC_RELEASE);
+    if (rig->rank == 0)
+        RIG_OK(rondoSend(buffer, 100, rondoInt8, 1, rig->comm, rig->stream));
+    const uint64_t start = rondo_now_ns();
+    const rondoResult_t error = await_error(rig, 3000);
+    RIG_CHECK(error == (rig->rank ? rondoRemoteError : rondoSystemError), "error %d", error);
+    RIG_CHECK(strstr(rondoGetLastError(rig->comm), "a copy between it and rank 1 failed"), "another error");
+    m->stream_sync(rig->stream);
+    RIG_CHECK(since_ms(start) < 3000, "%f ms", since_ms(start));
+    RIG_OK(rondoCommDestroy(rig->comm));
+    m->free(buffer);
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
+    return nothing_more(rig, &before);
+}
+
+Test(path_faults, of_copies_are_told_to_who_waits_for_them)
+{
+    way_set(&(struct way){.tail = "", .settings = {"P2P_USE_CUDA_MEMCPY=1"}});
+    cr_assert_eq(
+        rig_run(&(struct rig_options){.ranks = rig_ranks(2), .no_comm = true, .apart = true}, broken_behind_a_send), 0);
+}
+
 /* Rank 0 sends, and destroys its comm at once: what it sent arrives, however late it is copied. */
 static int sent_and_left(struct rig *rig)
 {
@@ -327,8 +403,9 @@ static int sent_and_left(struct rig *rig)
     enum { BYTES = 5000 };
     struct holdings before;
     char *buffer = m->alloc(BYTES), host[BYTES];
-    faults_install();
-    if (warm_up(rig, &before))
+    if (rig->rank == 0 || rig->alone)
+        faults_install();
+    if (rig_barrier(rig) || warm_up(rig, &before))
         return 1;
     __atomic_store_n(&faults.copy_delay_us, 100000, __ATOMIC_RELAXED);
     m->fill(buffer, rig->rank ? 0 : 0x55, BYTES);
@@ -346,18 +423,18 @@ static int sent_and_left(struct rig *rig)
         RIG_CHECK(host[i] == 0x55, "byte %d is 0x%02x", i, (unsigned char)host[i]);
     m->free(buffer);
     RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
-    return nothing_more(rig, &before);
+    return rig->alone ? nothing_more(rig, &before) : 0;
 }
 
 Test(path_faults, do_not_befall_what_was_sent_before_a_destroy, .timeout = 100)
 {
     for (int w = 0; w < ways_count(); w++) {
-        if (ways[w].layout != RIG_PROCESSES)
-            continue;
         way_set(&ways[w]);
         cr_assert_eq(
-            rig_run(&(struct rig_options){.ranks = rig_ranks(2), .no_comm = true, .apart = true}, sent_and_left), 0,
-            "way %d, %s", w, ways[w].tail);
+            rig_run(
+                &(struct rig_options){.ranks = rig_ranks(2), .layout = ways[w].layout, .no_comm = true, .apart = true},
+                sent_and_left),
+            0, "way %d, %s", w, ways[w].tail);
     }
 }
 

@@ -146,6 +146,9 @@ static void on_tick(void *context)
         rondo_lanes_abort(comm->anchor);
     }
     rondo_comm_read_reports(comm);
+    if (__atomic_exchange_n(&comm->untold, 0,
+                            __ATOMIC_ACQUIRE)) /* copy_failed; no kernel need wait that would report it */
+        rondo_watch_tell(comm->watch, RONDO_WATCH_ABORTED, comm->failure_text);
 }
 
 static void on_post(void *context, int rank, const void *bytes, size_t count)

@@ -31,7 +31,7 @@ struct maker {
     const struct rondo_card *cards;
     struct rondo_offer (*offers)[RONDO_AREA_COUNT]; /* by rank */
     int fds[RONDO_AREA_COUNT][RONDO_MAX_RANKS];
-    bool warned; /* that memory cannot be mapped: the log says why once, not for each kind of memory */
+    bool warned; /* that memory cannot be had or mapped: the log says why once, not for each kind of memory */
 };
 
 /* ---- peers' memory ---- */
@@ -154,6 +154,7 @@ static void copy_failed(void *object, unsigned peer)
     struct rondoComm *comm = object;
     rondo_comm_failed(comm, rondoSystemError, "rank %d: a copy between it and rank %u failed: %s", comm->rank, peer,
                       rondo_last_error());
+    __atomic_store_n(&comm->untold, 1, __ATOMIC_RELEASE); /* on_tick: the comm may have no watch yet */
 }
 
 static rondoResult_t open_lanes(struct rondoComm *comm)
@@ -296,12 +297,15 @@ static unsigned kinds_of(const struct maker *m, enum rondo_mem_kind *kinds)
 static rondoResult_t try_kind(struct maker *m, bool *made, bool *fine)
 {
     struct rondoComm *comm = m->comm;
+    const bool soft = rondo_fail_softly(true);
     rondoResult_t result = rondo_comm_vote(comm, attempt(m), "mapping the peers' mailboxes");
+    rondo_fail_softly(soft);
     *made = result == rondoSuccess;
     *fine = false;
     if (result != rondoSuccess) {
-        rondo_log(RONDO_LOG_WARN, "rank %d: %s memory cannot be used: %s", comm->rank, mapping_names[comm->links->kind],
-                  rondo_last_error());
+        rondo_log(m->warned ? RONDO_LOG_INFO : RONDO_LOG_WARN, "rank %d: %s memory cannot be used: %s", comm->rank,
+                  mapping_names[comm->links->kind], rondo_last_error());
+        m->warned = true;
         return result;
     }
     RONDO_TRY(judge(m, fine));

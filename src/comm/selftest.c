@@ -14,6 +14,7 @@ enum {
     BEGIN_MS = 2000, /* for a kernel to begin: other kernels may have the device */
     BOUND_MS = 500,  /* for stores to be seen, once all kernels run */
     END_MS = 2000,   /* for a kernel to end that was told to */
+    SETTLE_MS = 100, /* for one that began at that moment to show it */
     SLICE_MS = 5,
 };
 
@@ -21,6 +22,7 @@ struct test {
     struct rondoComm *comm;
     struct rondo_selftest_record *record;
     struct CUstream_st *stream;
+    struct rondo_event *end;
     bool launched, over;
 };
 
@@ -46,7 +48,7 @@ static rondoResult_t launch(struct test *test)
     rondoResult_t result = comm->ops->launch(comm->device, &launch);
     test->launched = result == rondoSuccess;
     if (result == rondoSuccess)
-        result = comm->ops->event_record(comm->device, comm->join, test->stream);
+        result = comm->ops->event_record(comm->device, test->end, test->stream);
     comm->ops->leave(comm->device, token);
     return result;
 }
@@ -58,6 +60,7 @@ static rondoResult_t start(struct test *test)
         RONDO_TRY(comm->ops->pinned_alloc(comm->device, sizeof *test->record, &comm->anchor->selftest));
     test->record = comm->anchor->selftest.host;
     memset(test->record, 0, sizeof *test->record);
+    RONDO_TRY(comm->ops->event_create(comm->device, &test->end));
     RONDO_TRY(comm->ops->stream_create(comm->device, &test->stream));
     return launch(test);
 }
@@ -79,26 +82,31 @@ static rondoResult_t await_end(struct test *test, unsigned ms, bool even_cancell
     struct rondoComm *comm = test->comm;
     const uint64_t end = rondo_now_ns() + ms * 1000000ull;
     while (!test->over && rondo_now_ns() < end && (even_cancelled || !cancelled(test)))
-        RONDO_TRY(comm->ops->event_wait_host(comm->device, comm->join, SLICE_MS * 1000000ull, &test->over));
+        RONDO_TRY(comm->ops->event_wait_host(comm->device, test->end, SLICE_MS * 1000000ull, &test->over));
     return rondoSuccess;
 }
 
-/* Ends the kernel, or sees to it that it does no harm. */
+/* Ends the kernel. One that comes later finds the record, and does nothing. */
 static rondoResult_t stop(struct test *test)
 {
     struct rondoComm *comm = test->comm;
     rondoResult_t result = rondoSuccess;
     if (test->launched) {
         __atomic_store_n(&test->record->stop, 1, __ATOMIC_RELEASE); /* rondo_selftest_hear */
-        result = await_end(test, END_MS, true);
+        result = await_end(test, SETTLE_MS, true);
+        if (!test->over && result == rondoSuccess && __atomic_load_n(&test->record->begun, __ATOMIC_ACQUIRE))
+            result = await_end(test, END_MS, true);
     }
     comm->ops->stream_destroy(comm->device, test->stream);
-    if (!test->launched || test->over)
+    if (!test->launched || test->over) {
+        comm->ops->event_destroy(comm->device, test->end);
         return result;
-    rondo_anchor_hold(comm->anchor); /* for good: the record is there when the kernel looks at it */
+    }
+    rondo_anchor_hold(comm->anchor);
+    rondo_anchor_drop_after(comm->anchor, test->end);
     if (!__atomic_load_n(&test->record->begun, __ATOMIC_ACQUIRE))
-        return result; /* it will touch nothing else */
-    comm->links = NULL;
+        return result;
+    comm->links = NULL; /* it may be at the peers' memory */
     return rondo_fail(rondoSystemError, "rank %d: the self-test's kernel does not end", comm->rank);
 }
 

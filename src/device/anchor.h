@@ -31,8 +31,7 @@ struct rondo_anchor {
     struct rondo_pinned rings;          /* what kernels tell the comm's progress thread */
     struct rondo_pinned selftest;       /* struct rondo_selftest_record of comm init, whose kernel may come late */
     unsigned references;                /* anchors' lock */
-    struct rondo_event *last;           /* of rondo_anchor_drop_after; anchors' lock */
-    struct rondo_anchor *next;          /* among those to be freed, or to be dropped after their event; anchors' lock */
+    struct rondo_anchor *next;          /* among those to be freed; anchors' lock */
     struct rondo_anchor *older, *newer; /* among all that have references; anchors' lock */
 };
 
@@ -53,7 +52,7 @@ void rondo_anchor_drop(struct rondo_anchor *anchor);
 void rondo_anchor_drop_later(void *anchor);
 
 /* The same once `event` has happened, as a rondo_anchor_reap finds: launches before it are to find the memory. Takes over
- * the event. Once per anchor. */
+ * the event. */
 void rondo_anchor_drop_after(struct rondo_anchor *anchor, struct rondo_event *event);
 
 /* Frees what waits for it. Called wherever comms are made, used in captures, or destroyed. */

@@ -62,10 +62,12 @@ RONDO_FN void rondo_selftest_body(const struct rondo_selftest_args *args)
     const struct rondo_lane_args *lane = &args->lane;
     const struct rondo_run run = {lane, NULL, 0, 0, false, false};
     const uint64_t begun = rondo_clock_ns();
-    if (rondo_word_load(&args->record->stop))
-        return; /* so late that the memory may be gone */
     if (rondo_thread() == 0)
         rondo_word_store(&args->record->begun, 1);
+    rondo_fence();
+    rondo_barrier();
+    if (rondo_word_load(&args->record->stop))
+        return; /* so late that the mailboxes may be gone */
     for (unsigned d = 1 + rondo_thread(); d < lane->ranks; d += rondo_threads())
         rondo_selftest_send(&run, rondo_peer_after(lane->rank, d, lane->ranks));
     for (unsigned d = 1 + rondo_thread(); d < lane->ranks; d += rondo_threads()) {

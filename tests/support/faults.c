@@ -2,6 +2,7 @@
 
 #include "common/clock.h"
 #include "common/result.h"
+#include "rondo/host.h"
 #include "support/draw.h"
 
 #include <pthread.h>
@@ -48,7 +49,22 @@ static rondoResult_t mem_import(struct rondo_device *device, const struct rondo_
 static rondoResult_t mem_attach(struct rondo_device *device, struct rondo_device *owner, const struct rondo_mem *mem)
 {
     rondo_sleep_ns(faults.map_delay_ms * 1000000ull);
-    return faults.no_attach ? fault("use", mem->kind) : real->mem_attach(device, owner, mem);
+    return faults.no_attach && mem->kind != RONDO_MEM_HOST ? fault("use", mem->kind)
+                                                           : real->mem_attach(device, owner, mem);
+}
+
+/* ---- streams ---- */
+
+static void hold(void *argument)
+{
+    (void)argument;
+    usleep(faults.hold_streams_ms * 1000);
+}
+
+static rondoResult_t stream_create(struct rondo_device *device, struct CUstream_st **stream)
+{
+    RONDO_TRY(real->stream_create(device, stream));
+    return faults.hold_streams_ms ? rondoHostLaunch(hold, NULL, *stream) : rondoSuccess;
 }
 
 /* ---- copiers: each is a thread that copies in order, and takes its time ---- */
@@ -100,7 +116,7 @@ static void *copy_late(void *argument)
         if (late->done == late->given)
             break;
         const struct copy copy = late->copies[late->done % COPIES];
-        const unsigned delay = faults.copy_delay_us ? draw_below(&late->draw, faults.copy_delay_us) : 0;
+        const unsigned delay = draw_below(&late->draw, __atomic_load_n(&faults.copy_delay_us, __ATOMIC_ACQUIRE));
         pthread_mutex_unlock(&late->lock);
         while (__atomic_load_n(&faults.stalled, __ATOMIC_ACQUIRE))
             usleep(1000);
@@ -192,6 +208,7 @@ static const struct rondo_device_ops *wrap(const struct rondo_device_ops *ops)
     row.mem_export = mem_export;
     row.mem_import = mem_import;
     row.mem_attach = mem_attach;
+    row.stream_create = stream_create;
     row.copier_create = copier_create;
     row.copier_destroy = copier_destroy;
     row.copier_copy = copier_copy;

@@ -4,20 +4,23 @@
 
 #include "device/device.h"
 
-/* Sets of enum rondo_mem_kind: 1u << kind. */
 struct faults {
-    unsigned no_alloc, no_export, no_import; /* kinds for which this is an error */
-    unsigned unseen;       /* kinds of which an import is other memory: what is stored there, the peer does not see */
-    bool no_attach;        /* memory of another device of this process cannot be used */
-    unsigned map_delay_ms; /* before each import and attach */
-    unsigned
-        copy_delay_us; /* most that each copy of a copier takes besides: by chance, so that copies of different copiers
-                               overtake each other */
-    int stalled;       /* atomic: while it is 1, copiers do not copy */
-    int broken;        /* atomic: once it is 1, copies are errors */
+    /* Sets of enum rondo_mem_kind, 1u << kind: */
+    unsigned no_alloc, no_export, no_import; /* for which this is an error */
+    unsigned unseen; /* of which an import is other memory: what is stored there, the peer does not see */
+
+    bool no_attach;           /* device memory of another rank of this process cannot be used */
+    unsigned map_delay_ms;    /* before each import and attach */
+    unsigned hold_streams_ms; /* what Rondo's own streams are given runs so much later; host device only */
+
+    /* Atomic, to be set at any time: */
+    unsigned copy_delay_us; /* most that each copy takes besides: by chance, so that those of different copiers overtake
+                               each other */
+    int stalled;            /* while it is 1, copiers do not copy */
+    int broken;             /* once it is 1, copies are errors */
 };
 
-/* This process's. Set before the first comm, the atomic ones at any time. */
+/* This process's. Set before the first comm. */
 extern struct faults faults;
 
 /* Puts the row in place: before this process's first use of a device. Copiers are asynchronous then, on every device. */
