@@ -331,3 +331,38 @@ Test(paths, of_copies_that_overtake_each_other_carry_every_op, .timeout = 200)
                      0, "way %d, %s", w, ways[w].tail);
     }
 }
+
+/* ---- comms made in captures ---- */
+
+/* The rank's stream is capturing when its second comm is made. */
+static int made_in_capture(struct rig *rig)
+{
+    const struct machine *m = rig->machine;
+    float *a = m->alloc(SMALL * 4);
+    m->fill(a, 0, SMALL * 4);
+    RIG_OK(rondoCommInitRank(&rig->comm, rig->ranks, rig->ids[1], rig->rank));
+    rondoComm_t second;
+    m->capture_begin(rig->stream, MACHINE_CAPTURE_GLOBAL);
+    RIG_OK(rondoAllReduce(a, a, SMALL, rondoFloat, rondoMax, rig->comm, rig->stream));
+    RIG_OK(rondoCommInitRank(&second, rig->ranks, rig->ids[2], rig->rank));
+    RIG_OK(rondoAllReduce(a, a, SMALL, rondoFloat, rondoMax, second, rig->stream));
+    struct machine_graph *graph = m->capture_end(rig->stream);
+    m->graph_launch(graph, rig->stream);
+    m->stream_sync(rig->stream);
+    m->graph_destroy(graph);
+    m->free(a);
+    const int failed = rig_try(rig, 1);
+    RIG_OK(rondoCommDestroy(second));
+    RIG_OK(rondoCommDestroy(rig->comm));
+    return failed;
+}
+
+Test(paths, are_made_while_streams_capture)
+{
+    for (int w = 0; w < ways_count(); w++) {
+        way_set(&ways[w]);
+        cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2), .layout = ways[w].layout, .no_comm = true},
+                             made_in_capture),
+                     0, "way %d, %s", w, ways[w].tail);
+    }
+}
