@@ -146,8 +146,7 @@ static void on_tick(void *context)
         rondo_lanes_abort(comm->anchor);
     }
     rondo_comm_read_reports(comm);
-    if (__atomic_exchange_n(&comm->untold, 0,
-                            __ATOMIC_ACQUIRE)) /* copy_failed; no kernel need wait that would report it */
+    if (__atomic_exchange_n(&comm->untold, 0, __ATOMIC_ACQUIRE)) /* copy_failed */
         rondo_watch_tell(comm->watch, RONDO_WATCH_ABORTED, comm->failure_text);
 }
 
