@@ -90,6 +90,21 @@ Test(paths, carry_every_op_in_small_mailboxes_near_the_wrap_of_epochs, .timeout 
     over_all_ways(rig_ranks(2), every_op, false);
 }
 
+/* Addresses of more mailboxes than a launch's arguments hold are in a table. */
+Test(paths, carry_every_op_between_nine_ranks, .timeout = 200)
+{
+    if (rig_ranks(9) < 9 || RIG_SLOW)
+        cr_skip_test("needs nine ranks");
+    for (int w = 0; w < ways_count(); w++) {
+        if (strcmp(ways[w].tail, "P2P/CUMEM/read") && strcmp(ways[w].tail, "P2P/CUMEM/CE") &&
+            strcmp(ways[w].tail, "SHM/CE/CE"))
+            continue;
+        way_set(&ways[w]);
+        cr_assert_eq(rig_run(&(struct rig_options){.ranks = 9, .layout = ways[w].layout}, every_op), 0, "way %d, %s", w,
+                     ways[w].tail);
+    }
+}
+
 /* ---- payloads that look like empty lines, or like the mark ---- */
 
 enum { WORDS = 3000 };
