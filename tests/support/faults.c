@@ -78,6 +78,7 @@ struct copy {
 };
 
 struct late {
+    struct rondo_device *device;
     struct rondo_copier *copier; /* the real one */
     pthread_t thread;
     pthread_mutex_t lock; /* guards the rest */
@@ -109,6 +110,9 @@ static void copy_now(struct late *late, const struct copy *copy)
 static void *copy_late(void *argument)
 {
     struct late *late = argument;
+    void *token;
+    if (real->enter(late->device, &token) != rondoSuccess)
+        abort();
     pthread_mutex_lock(&late->lock);
     for (;;) {
         while (late->done == late->given && !late->closing)
@@ -140,6 +144,7 @@ static rondoResult_t copier_create(struct rondo_device *device, struct rondo_cop
         free(late);
         return result;
     }
+    late->device = device;
     late->draw.state = __atomic_add_fetch(&seed, 1, __ATOMIC_RELAXED);
     pthread_mutex_init(&late->lock, NULL);
     pthread_cond_init(&late->changed, NULL);
