@@ -90,7 +90,8 @@ static rondoResult_t open_device(struct rondoComm *comm, int ordinal)
 
 static size_t device_bytes(const struct rondo_anchor *anchor)
 {
-    return anchor->areas[RONDO_AREA_INBOX].bytes + anchor->areas[RONDO_AREA_OUTBOX].bytes;
+    return anchor->areas[RONDO_AREA_INBOX].bytes + anchor->areas[RONDO_AREA_COPIED].bytes +
+           anchor->areas[RONDO_AREA_OUTBOX].bytes;
 }
 
 static void log_comm(const struct rondo_making *m)

@@ -80,6 +80,7 @@ struct rondoComm {
     pthread_mutex_t failure_lock; /* guards failure_text and the first failure; inside it nothing else is locked */
     int failure;                  /* atomic: a rondoResult_t, the first failure. Written under failure_lock */
     char failure_text[RONDO_FAILURE_TEXT_BYTES];
+    int untold;            /* atomic: a copy has failed, which no kernel need report: the watch is to tell the peers */
     unsigned seen_reports; /* atomic, rondo_comm_read_reports alone: lanes whose report was handled, a bit each */
     int left_rank;         /* atomic: a rank that destroyed its comm, -1: none */
     uint64_t left_at_ns;   /* when; watch thread */

@@ -149,6 +149,8 @@ static void on_tick(void *context)
         rondo_lanes_abort(comm->anchor);
     }
     rondo_comm_read_reports(comm);
+    if (__atomic_exchange_n(&comm->untold, 0, __ATOMIC_ACQUIRE)) /* copy_failed */
+        rondo_watch_tell(comm->watch, RONDO_WATCH_ABORTED, comm->failure_text);
 }
 
 static void on_post(void *context, int rank, const void *bytes, size_t count)

@@ -127,7 +127,10 @@ static rondoResult_t finalize(struct rondoComm *comm)
         return rondoSuccess;
     }
     rondo_comm_read_reports(comm);
-    RONDO_TRY(rondo_comm_failure(comm));
+    if (rondo_comm_failure(comm) != rondoSuccess) { /* peers that have not heard of it would take this rank for dead */
+        rondo_watch_tell(comm->watch, RONDO_WATCH_ABORTED, comm->failure_text);
+        return rondo_comm_failure(comm);
+    }
     rondo_comm_failed(comm, rondoTimeout, "ops of rank %d were still running %d ms after it was asked to end",
                       comm->rank, DRAIN_MS);
     rondo_watch_tell(comm->watch, RONDO_WATCH_ABORTED, comm->failure_text);

@@ -1,28 +1,27 @@
 #include "comm/links.h"
 
+#include "comm/areas.h"
 #include "comm/bootstrap.h"
 #include "comm/card.h"
 #include "comm/failure.h"
+#include "comm/selftest.h"
 #include "comm/vote.h"
 #include "comm/watch.h"
 #include "common/env.h"
 #include "common/log.h"
 #include "common/result.h"
-#include "transport/link.h"
 #include "transport/mover.h"
-#include "transport/path.h"
 #include "transport/survey.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-struct rondo_links {
-    enum rondo_mem_kind kind;                    /* of device memory that peers map */
-    size_t mailbox;                              /* bytes, of all lanes */
-    struct rondo_path *paths;                    /* from rank s to rank r: [s * ranks + r] */
-    uint8_t *verdicts;                           /* what rank r found of rank p: [r * ranks + p] */
-    struct rondo_link (*open)[RONDO_AREA_COUNT]; /* by rank */
+/* The log's names for kinds of device memory. */
+static const char *const mapping_names[] = {
+    [RONDO_MEM_SHAREABLE] = "CUMEM",
+    [RONDO_MEM_LEGACY] = "IPC",
+    [RONDO_MEM_PRIVATE] = "direct pointer",
 };
 
 /* What making them needs besides. */
@@ -32,153 +31,8 @@ struct maker {
     const struct rondo_card *cards;
     struct rondo_offer (*offers)[RONDO_AREA_COUNT]; /* by rank */
     int fds[RONDO_AREA_COUNT][RONDO_MAX_RANKS];
+    bool warned; /* that memory cannot be had or mapped: the log says why once, not for each kind of memory */
 };
-
-static const struct rondo_path *path_of(const struct rondoComm *comm, int sender, int receiver)
-{
-    return &comm->links->paths[sender * comm->ranks + receiver];
-}
-
-/* What a rank found of a pair. */
-static enum rondo_pair_verdict verdict_of(const struct rondoComm *comm, int rank, int peer)
-{
-    return (enum rondo_pair_verdict)comm->links->verdicts[rank * comm->ranks + peer];
-}
-
-/* ---- which memory ---- */
-
-static bool is_host(enum rondo_area area)
-{
-    return area == RONDO_AREA_HOST_INBOX || area == RONDO_AREA_HOST_OUTBOX;
-}
-
-static bool is_outbox(enum rondo_area area)
-{
-    return area == RONDO_AREA_OUTBOX || area == RONDO_AREA_HOST_OUTBOX;
-}
-
-/* The area in which lines wait on a path. */
-static enum rondo_area waiting_area(const struct rondo_path *path)
-{
-    if (path->host)
-        return path->at_sender ? RONDO_AREA_HOST_OUTBOX : RONDO_AREA_HOST_INBOX;
-    return path->at_sender ? RONDO_AREA_OUTBOX : RONDO_AREA_INBOX;
-}
-
-/* Whether a rank has such an area. */
-static bool needs(const struct rondoComm *comm, int rank, enum rondo_area area)
-{
-    for (int p = 0; p < comm->ranks; p++) {
-        if (p == rank)
-            continue;
-        const struct rondo_path *out = path_of(comm, rank, p), *in = path_of(comm, p, rank);
-        const bool waits = is_outbox(area) ? waiting_area(out) == area : waiting_area(in) == area;
-        if (waits || (area == RONDO_AREA_OUTBOX && out->sender_copies) ||
-            (area == RONDO_AREA_INBOX && in->receiver_copies))
-            return true;
-    }
-    return false;
-}
-
-/* Whether a rank maps an area of a peer's. */
-static bool maps(const struct rondoComm *comm, int rank, int peer, enum rondo_area area)
-{
-    return is_outbox(area) ? waiting_area(path_of(comm, peer, rank)) == area
-                           : waiting_area(path_of(comm, rank, peer)) == area;
-}
-
-/* A mailbox of an area, and behind it, in host memory, a ring of posts for each sender. */
-static size_t entry_bytes(const struct rondoComm *comm, enum rondo_area area)
-{
-    return comm->links->mailbox + (is_host(area) ? (size_t)comm->ranks * sizeof(struct rondo_post_ring) : 0);
-}
-
-static size_t area_bytes(const struct rondoComm *comm, enum rondo_area area)
-{
-    return entry_bytes(comm, area) * (is_outbox(area) ? (size_t)comm->ranks - 1 : 1);
-}
-
-/* Where in an owner's outbox the mailbox for a receiver lies. */
-static size_t entry_at(const struct rondoComm *comm, enum rondo_area area, int owner, int receiver)
-{
-    return is_outbox(area) ? entry_bytes(comm, area) * (size_t)(receiver < owner ? receiver : receiver - 1) : 0;
-}
-
-static struct rondo_box own_box(const struct rondoComm *comm, enum rondo_area area, int receiver)
-{
-    const struct rondo_mem *memory = &comm->anchor->areas[area];
-    const size_t at = entry_at(comm, area, comm->rank, receiver);
-    struct rondo_box box = {(char *)memory->address + at, memory->host ? (char *)memory->host + at : NULL};
-    return box;
-}
-
-/* The mailbox in which lines wait on the path between this rank and another. */
-static struct rondo_box waiting_box(const struct rondoComm *comm, int sender, int receiver)
-{
-    const struct rondo_path *path = path_of(comm, sender, receiver);
-    const enum rondo_area area = waiting_area(path);
-    const int owner = path->at_sender ? sender : receiver;
-    if (owner == comm->rank)
-        return own_box(comm, area, receiver);
-    const struct rondo_link *link = &comm->links->open[owner][area];
-    const size_t at = entry_at(comm, area, owner, receiver);
-    struct rondo_box box = {link->address + at, link->host ? link->host + at : NULL};
-    return box;
-}
-
-/* Where posts to a receiver's mover go. */
-static struct rondo_post_ring *shared_ring(const struct rondoComm *comm, char *box, int sender)
-{
-    return (struct rondo_post_ring *)(void *)(box + comm->links->mailbox) + sender;
-}
-
-/* ---- own memory ---- */
-
-static rondoResult_t reset_area(struct rondoComm *comm, enum rondo_area area)
-{
-    const uint32_t epoch = (uint32_t)rondo_env()->epoch_start;
-    for (int p = 0; p < comm->ranks; p++) {
-        const struct rondo_box box = own_box(comm, area, p);
-        if (is_outbox(area) ? p != comm->rank : p == comm->rank)
-            RONDO_TRY(rondo_lanes_reset_box(comm->anchor, &comm->limits, epoch, &box));
-    }
-    return rondoSuccess;
-}
-
-/* Makes this rank's areas and says what there is of them. */
-static rondoResult_t make_areas(struct maker *m, struct rondo_offer *mine, int *fds)
-{
-    struct rondoComm *comm = m->comm;
-    struct rondo_anchor *anchor = comm->anchor;
-    bool copies = false;
-    for (enum rondo_area a = 0; a < RONDO_AREA_COUNT; a++) {
-        const enum rondo_mem_kind kind = is_host(a) ? RONDO_MEM_HOST : comm->links->kind;
-        struct rondo_mem_handle handle = {.fd = -1};
-        if (!needs(comm, comm->rank, a))
-            continue;
-        RONDO_TRY(anchor->ops->mem_alloc(anchor->device, area_bytes(comm, a), kind, &anchor->areas[a]));
-        RONDO_TRY(reset_area(comm, a));
-        if (kind != RONDO_MEM_PRIVATE)
-            RONDO_TRY(anchor->ops->mem_export(anchor->device, &anchor->areas[a], &handle));
-        mine[a] = (struct rondo_offer){.anchor_id = anchor->id, .bytes = area_bytes(comm, a), .kind = kind};
-        memcpy(mine[a].handle, handle.bytes, sizeof mine[a].handle);
-        fds[a] = handle.fd;
-    }
-    for (int p = 0; p < comm->ranks; p++)
-        copies |= p != comm->rank && path_of(comm, comm->rank, p)->sender_copies;
-    if (copies)
-        RONDO_TRY(anchor->ops->pinned_alloc(anchor->device, (size_t)comm->ranks * sizeof(struct rondo_post_ring),
-                                            &anchor->rings));
-    return rondoSuccess;
-}
-
-static void free_areas(struct rondoComm *comm)
-{
-    struct rondo_anchor *anchor = comm->anchor;
-    for (enum rondo_area a = 0; a < RONDO_AREA_COUNT; a++)
-        anchor->ops->mem_free(anchor->device, &anchor->areas[a]);
-    anchor->ops->pinned_free(anchor->device, &anchor->rings);
-}
 
 /* ---- peers' memory ---- */
 
@@ -219,17 +73,20 @@ static rondoResult_t open_links(struct maker *m)
 {
     struct rondoComm *comm = m->comm;
     uint8_t *verdicts = comm->links->verdicts + comm->rank * comm->ranks;
+    bool failed = false;
     for (int p = 0; p < comm->ranks; p++)
         for (enum rondo_area a = 0; a < RONDO_AREA_COUNT; a++) {
-            if (p == comm->rank || !maps(comm, comm->rank, p, a) || open_link(m, p, a) == rondoSuccess)
+            if (p == comm->rank || !rondo_area_is_mapped(comm, comm->rank, p, a) || open_link(m, p, a) == rondoSuccess)
                 continue;
-            if (is_host(a) || m->offers[p][a].bytes == 0)
-                return rondo_fail(rondoSystemError, "rank %d's %s memory: %s", p, is_host(a) ? "host" : "device",
-                                  rondo_last_error());
-            rondo_log(RONDO_LOG_WARN, "rank %d: memory of rank %d cannot be mapped: %s", comm->rank, p,
-                      rondo_last_error());
+            if (rondo_area_is_host(a) || m->offers[p][a].bytes == 0)
+                return rondo_fail(rondoSystemError, "rank %d's %s memory: %s", p,
+                                  rondo_area_is_host(a) ? "host" : "device", rondo_last_error());
+            rondo_log(m->warned ? RONDO_LOG_INFO : RONDO_LOG_WARN, "rank %d: %s memory of rank %d cannot be mapped: %s",
+                      comm->rank, mapping_names[comm->links->kind], p, rondo_last_error());
             verdicts[p] = RONDO_PAIR_NOT_MAPPED;
+            failed = true;
         }
+    m->warned |= failed;
     return rondoSuccess;
 }
 
@@ -240,6 +97,77 @@ void rondo_links_close(struct rondoComm *comm)
     for (int r = 0; r < comm->ranks; r++)
         for (enum rondo_area a = 0; a < RONDO_AREA_COUNT; a++)
             rondo_link_close(comm->anchor, &comm->links->open[r][a]);
+}
+
+/* ---- what follows from the paths ---- */
+
+static void set_boxes(struct rondoComm *comm, struct rondo_boxes *boxes)
+{
+    memset(boxes, 0, sizeof *boxes);
+    for (int p = 0; p < comm->ranks; p++) {
+        if (p == comm->rank)
+            continue;
+        const struct rondo_path *out = rondo_path_of(comm, comm->rank, p), *in = rondo_path_of(comm, p, comm->rank);
+        const struct rondo_box there = rondo_waiting_box(comm, comm->rank, p),
+                               here = rondo_waiting_box(comm, p, comm->rank);
+        boxes->to[p] = out->sender_copies ? rondo_own_box(comm, RONDO_AREA_OUTBOX, p).address : there.address;
+        boxes->from[p] =
+            in->receiver_copies ? rondo_own_box(comm, RONDO_AREA_COPIED, comm->rank).address : here.address;
+        if (out->sender_copies)
+            boxes->rings[p] = (struct rondo_post_ring *)comm->anchor->rings.device + p;
+        else if (out->receiver_copies)
+            boxes->rings[p] = rondo_shared_ring(comm, there.address, comm->rank);
+    }
+}
+
+static unsigned set_routes(struct rondoComm *comm, struct rondo_route *routes)
+{
+    unsigned count = 0;
+    for (int p = 0; p < comm->ranks; p++) {
+        if (p == comm->rank)
+            continue;
+        const struct rondo_path *out = rondo_path_of(comm, comm->rank, p), *in = rondo_path_of(comm, p, comm->rank);
+        const struct rondo_box there = rondo_waiting_box(comm, comm->rank, p),
+                               here = rondo_waiting_box(comm, p, comm->rank);
+        if (out->sender_copies)
+            routes[count++] = (struct rondo_route){
+                .peer = (unsigned)p,
+                .ring = (struct rondo_post_ring *)comm->anchor->rings.host + p,
+                .from = rondo_own_box(comm, RONDO_AREA_OUTBOX, p).address,
+                .to = there.address,
+                .next = out->receiver_copies ? rondo_shared_ring(comm, there.host, comm->rank) : NULL,
+            };
+        if (in->receiver_copies)
+            routes[count++] = (struct rondo_route){
+                .peer = (unsigned)p,
+                .ring = rondo_shared_ring(comm, here.host, p),
+                .from = here.address,
+                .to = rondo_own_box(comm, RONDO_AREA_COPIED, comm->rank).address,
+            };
+    }
+    return count;
+}
+
+/* From the mover's thread. */
+static void copy_failed(void *object, unsigned peer)
+{
+    struct rondoComm *comm = object;
+    rondo_comm_failed(comm, rondoSystemError, "rank %d: a copy between it and rank %u failed: %s", comm->rank, peer,
+                      rondo_last_error());
+    __atomic_store_n(&comm->untold, 1, __ATOMIC_RELEASE); /* on_tick: the comm may have no watch yet */
+}
+
+static rondoResult_t open_lanes(struct rondoComm *comm)
+{
+    struct rondo_boxes boxes;
+    struct rondo_route routes[2 * RONDO_MAX_RANKS];
+    set_boxes(comm, &boxes);
+    RONDO_TRY(rondo_lanes_reset(comm->anchor, &comm->limits, (uint32_t)rondo_env()->epoch_start));
+    RONDO_TRY(rondo_lanes_open(comm->anchor, &comm->limits, (unsigned)comm->rank,
+                               (uint64_t)comm->config.timeout_ms * 1000000u, &boxes, comm->lanes));
+    const unsigned count = set_routes(comm, routes);
+    return count ? rondo_mover_start(comm->ops, comm->device, routes, count, copy_failed, comm, &comm->mover)
+                 : rondoSuccess;
 }
 
 /* ---- an attempt with one kind of device memory ---- */
@@ -256,9 +184,13 @@ static uint64_t bulk_from(const struct rondoComm *comm, const struct rondo_path 
         return UINT64_MAX;
     if (comm->info.line_bytes == 8) /* the host device: both are to be used */
         return 256 << 10;
-    if (slowest->sender_copies || slowest->receiver_copies)
-        return slowest->receiver_copies ? UINT64_MAX : slowest->host ? 2 << 20 : 16 << 20;
-    return slowest->host ? 2 << 20 : slowest->at_sender ? 256 << 10 : rooted ? 16 << 20 : UINT64_MAX;
+    if (slowest->receiver_copies)
+        return UINT64_MAX;
+    if (slowest->sender_copies)
+        return slowest->host ? 2 << 20 : 16 << 20;
+    if (slowest->host || slowest->at_sender)
+        return slowest->host ? 2 << 20 : 256 << 10;
+    return collective == RONDO_ALL_REDUCE ? UINT64_MAX : rooted ? 32 << 20 : 8 << 20;
 }
 
 /* The one of two paths that decides how fast a collective is. */
@@ -284,8 +216,8 @@ static rondoResult_t choose(struct maker *m)
             struct rondo_path *path = &comm->links->paths[s * comm->ranks + r];
             if (s == r)
                 continue;
-            RONDO_TRY(rondo_path_choose(&m->cards[s].wish, &m->cards[r].wish, verdict_of(comm, s, r),
-                                        verdict_of(comm, r, s), path));
+            RONDO_TRY(rondo_path_choose(&m->cards[s].wish, &m->cards[r].wish, rondo_verdict_of(comm, s, r),
+                                        rondo_verdict_of(comm, r, s), path));
             comm->limits.posts |= path->sender_copies || path->receiver_copies;
             outboxes |= path->at_sender || path->sender_copies;
             keep_slower(&slowest, path);
@@ -308,7 +240,7 @@ static rondoResult_t attempt(struct maker *m)
         for (int r = 0; r < comm->ranks; r++)
             m->fds[a][r] = -1;
     }
-    rondoResult_t result = make_areas(m, mine, fds);
+    rondoResult_t result = rondo_areas_make(m->comm, mine, fds);
     if (result != rondoSuccess)
         memset(mine, 0, sizeof mine); /* the others learn that there is nothing to map */
     const rondoResult_t exchanged = exchange(m, mine, fds);
@@ -326,13 +258,15 @@ static rondoResult_t attempt(struct maker *m)
 /* Lets go of everything, so that another attempt can be made: first of the peers' memory, then, when all did so, of one's own. */
 static rondoResult_t give_up(struct rondoComm *comm)
 {
+    rondo_mover_stop(comm->mover, 0);
+    comm->mover = NULL;
     rondo_links_close(comm);
     RONDO_TRY(rondo_comm_vote(comm, rondoSuccess, "letting go of the peers' mailboxes"));
-    free_areas(comm);
+    rondo_areas_free(comm);
     return rondoSuccess;
 }
 
-/* Whether all pairs went well, as all ranks found. */
+/* What all ranks found of all pairs. *fine: all of those that are to use device memory can. */
 static rondoResult_t judge(struct maker *m, bool *fine)
 {
     struct rondoComm *comm = m->comm;
@@ -342,11 +276,35 @@ static rondoResult_t judge(struct maker *m, bool *fine)
     *fine = true;
     for (int s = 0; s < comm->ranks; s++)
         for (int r = 0; r < comm->ranks; r++)
-            *fine &= s == r || path_of(comm, s, r)->host || verdict_of(comm, s, r) <= RONDO_PAIR_READS;
+            *fine &= s == r || rondo_path_of(comm, s, r)->host || rondo_verdict_of(comm, s, r) <= RONDO_PAIR_READS;
     return rondoSuccess;
 }
 
-/* The kinds of device memory that all ranks can have, best first. */
+/* Whether lines come as they should, over every path to this rank. Device memory over which they do not is noted; for host memory
+ * there is no other way. */
+static rondoResult_t listen(struct rondoComm *comm)
+{
+    uint8_t findings[RONDO_MAX_RANKS];
+    RONDO_TRY(rondo_selftest_run(comm, findings));
+    RONDO_TRY(rondo_comm_failure(comm)); /* the mover's */
+    for (int p = 0; p < comm->ranks; p++) {
+        if (p == comm->rank || (findings[p] != RONDO_SELFTEST_UNHEARD && findings[p] != RONDO_SELFTEST_WRONG))
+            continue;
+        const char *what = findings[p] == RONDO_SELFTEST_WRONG ? "came to it as something else" : "was not seen by it";
+        if (rondo_path_of(comm, p, comm->rank)->host)
+            return rondo_fail(rondoSystemError, "what rank %d's kernel stored for rank %d in host memory %s", p,
+                              comm->rank, what);
+        rondo_log(RONDO_LOG_WARN,
+                  "rank %d: what rank %d's kernel stored for it in device memory %s; they exchange data through host "
+                  "memory instead",
+                  comm->rank, p, what);
+        comm->links->verdicts[comm->rank * comm->ranks + p] = RONDO_PAIR_NOT_SEEN;
+    }
+    return rondoSuccess;
+}
+
+/* The kinds of device memory to try, best first: those that all ranks can have. Where they are in several processes and can share
+ * none, there are pairs that fail, and pairs within a process. */
 static unsigned kinds_of(const struct maker *m, enum rondo_mem_kind *kinds)
 {
     const struct rondoComm *comm = m->comm;
@@ -357,19 +315,61 @@ static unsigned kinds_of(const struct maker *m, enum rondo_mem_kind *kinds)
         legacy &= m->cards[r].legacy != 0;
         one_process &= r == comm->rank || rondo_bootstrap_same_process(comm->bootstrap, r);
         for (int s = 0; s < comm->ranks; s++)
-            device |= s != r && !path_of(comm, s, r)->host;
+            device |= s != r && !rondo_path_of(comm, s, r)->host;
     }
     /* Whether all ranks are in one process is the same for all ranks, as "same process" is an equivalence. */
     if (shareable && device)
         kinds[count++] = RONDO_MEM_SHAREABLE;
     if (legacy && device)
         kinds[count++] = RONDO_MEM_LEGACY;
-    if (one_process || !device)
+    if (one_process || count == 0)
         kinds[count++] = RONDO_MEM_PRIVATE;
     return count;
 }
 
-/* Tries one kind after the other until one works for all pairs. *done: one did. Pairs for which the first did not are marked. */
+/* One kind. *made: the memory could be had; *fine: and all pairs can use it, the lanes are open. */
+static rondoResult_t try_kind(struct maker *m, bool *made, bool *fine)
+{
+    struct rondoComm *comm = m->comm;
+    const bool soft = rondo_fail_softly(true);
+    rondoResult_t result = rondo_comm_vote(comm, attempt(m), "mapping the peers' mailboxes");
+    rondo_fail_softly(soft);
+    *made = result == rondoSuccess;
+    *fine = false;
+    if (result != rondoSuccess) {
+        rondo_log(m->warned ? RONDO_LOG_INFO : RONDO_LOG_WARN, "rank %d: %s memory cannot be used: %s", comm->rank,
+                  mapping_names[comm->links->kind], rondo_last_error());
+        m->warned = true;
+        return result;
+    }
+    RONDO_TRY(judge(m, fine));
+    if (!*fine)
+        return rondoSuccess;
+    *fine = false;
+    RONDO_TRY(rondo_comm_vote(comm, open_lanes(comm), "opening the lanes"));
+    RONDO_TRY(rondo_comm_vote(comm, listen(comm), "testing the paths"));
+    return judge(m, fine);
+}
+
+static bool newly_unseen(const struct rondoComm *comm, const uint8_t *before)
+{
+    for (int i = 0; i < comm->ranks * comm->ranks; i++)
+        if (comm->links->verdicts[i] == RONDO_PAIR_NOT_SEEN && before[i] != RONDO_PAIR_NOT_SEEN)
+            return true;
+    return false;
+}
+
+/* Where no kind of device memory could be had, nobody uses it. */
+static void forbid_device_memory(struct rondoComm *comm)
+{
+    for (int s = 0; s < comm->ranks; s++)
+        for (int r = 0; r < comm->ranks; r++)
+            if (s != r && !rondo_path_of(comm, s, r)->host)
+                comm->links->verdicts[s * comm->ranks + r] = RONDO_PAIR_NOT_MAPPED;
+}
+
+/* Tries one kind after the other until one works for all pairs. *done: one did. Else pairs are marked for which the first that
+ * could be had did not; an error if there are none. */
 static rondoResult_t try_kinds(struct maker *m, bool *done)
 {
     struct rondoComm *comm = m->comm;
@@ -378,97 +378,31 @@ static rondoResult_t try_kinds(struct maker *m, bool *done)
     const size_t bytes = (size_t)comm->ranks * (size_t)comm->ranks;
     const unsigned count = kinds_of(m, kinds);
     rondoResult_t result = rondoSuccess;
-    *done = false;
+    bool any = false, unseen = false;
     memcpy(before, comm->links->verdicts, bytes);
     memcpy(first, before, bytes);
-    if (!count)
-        return rondo_fail(rondoSystemError, "no kind of device memory can be shared by all ranks");
-    for (unsigned k = 0; k < count && !*done; k++) {
+    for (unsigned k = 0; k < count && !unseen; k++) {
+        bool made;
         comm->links->kind = kinds[k];
         memcpy(comm->links->verdicts, before, bytes);
-        result = rondo_comm_vote(comm, attempt(m), "mapping the peers' mailboxes");
-        if (result == rondoSuccess)
-            RONDO_TRY(judge(m, done));
-        if (*done)
-            return rondoSuccess;
-        if (result != rondoSuccess)
-            rondo_log(RONDO_LOG_WARN, "rank %d: device memory of kind %d cannot be used: %s", comm->rank, (int)kinds[k],
-                      rondo_last_error());
+        result = try_kind(m, &made, done);
+        if (*done || (made && result != rondoSuccess))
+            return result;
         RONDO_TRY(give_up(comm));
-        if (k == 0)
+        unseen = newly_unseen(comm, before); /* not for want of another mapping */
+        if (made && (!any || unseen))
             memcpy(first, comm->links->verdicts, bytes);
+        any |= made;
     }
     memcpy(comm->links->verdicts, first, bytes);
-    return memcmp(first, before, bytes) ? rondoSuccess : result;
+    if (!any)
+        forbid_device_memory(comm);
+    if (memcmp(comm->links->verdicts, before, bytes))
+        return rondoSuccess;
+    return result != rondoSuccess ? result : rondo_fail(rondoSystemError, "no path works for some pairs of ranks");
 }
 
-/* ---- what follows from the paths ---- */
-
-static void set_boxes(struct rondoComm *comm, struct rondo_boxes *boxes)
-{
-    memset(boxes, 0, sizeof *boxes);
-    for (int p = 0; p < comm->ranks; p++) {
-        if (p == comm->rank)
-            continue;
-        const struct rondo_path *out = path_of(comm, comm->rank, p), *in = path_of(comm, p, comm->rank);
-        const struct rondo_box there = waiting_box(comm, comm->rank, p), here = waiting_box(comm, p, comm->rank);
-        boxes->to[p] = out->sender_copies ? own_box(comm, RONDO_AREA_OUTBOX, p).address : there.address;
-        boxes->from[p] = in->receiver_copies ? own_box(comm, RONDO_AREA_INBOX, comm->rank).address : here.address;
-        if (out->sender_copies)
-            boxes->rings[p] = (struct rondo_post_ring *)comm->anchor->rings.device + p;
-        else if (out->receiver_copies)
-            boxes->rings[p] = shared_ring(comm, there.address, comm->rank);
-    }
-}
-
-static unsigned set_routes(struct rondoComm *comm, struct rondo_route *routes)
-{
-    unsigned count = 0;
-    for (int p = 0; p < comm->ranks; p++) {
-        if (p == comm->rank)
-            continue;
-        const struct rondo_path *out = path_of(comm, comm->rank, p), *in = path_of(comm, p, comm->rank);
-        const struct rondo_box there = waiting_box(comm, comm->rank, p), here = waiting_box(comm, p, comm->rank);
-        if (out->sender_copies)
-            routes[count++] = (struct rondo_route){
-                .peer = (unsigned)p,
-                .ring = (struct rondo_post_ring *)comm->anchor->rings.host + p,
-                .from = own_box(comm, RONDO_AREA_OUTBOX, p).address,
-                .to = there.address,
-                .next = out->receiver_copies ? shared_ring(comm, there.host, comm->rank) : NULL,
-            };
-        if (in->receiver_copies)
-            routes[count++] = (struct rondo_route){
-                .peer = (unsigned)p,
-                .ring = shared_ring(comm, here.host, p),
-                .from = here.address,
-                .to = own_box(comm, RONDO_AREA_INBOX, comm->rank).address,
-            };
-    }
-    return count;
-}
-
-/* From the mover's thread. */
-static void copy_failed(void *object, unsigned peer)
-{
-    struct rondoComm *comm = object;
-    rondo_comm_failed(comm, rondoSystemError, "rank %d: a copy between it and rank %u failed: %s", comm->rank, peer,
-                      rondo_last_error());
-    rondo_lanes_abort(comm->anchor);
-}
-
-static rondoResult_t open_lanes(struct rondoComm *comm)
-{
-    struct rondo_boxes boxes;
-    struct rondo_route routes[2 * RONDO_MAX_RANKS];
-    set_boxes(comm, &boxes);
-    RONDO_TRY(rondo_lanes_reset(comm->anchor, &comm->limits, (uint32_t)rondo_env()->epoch_start));
-    RONDO_TRY(rondo_lanes_open(comm->anchor, &comm->limits, (unsigned)comm->rank,
-                               (uint64_t)comm->config.timeout_ms * 1000000u, &boxes, comm->lanes));
-    const unsigned count = set_routes(comm, routes);
-    return count ? rondo_mover_start(comm->ops, comm->device, routes, count, copy_failed, comm, &comm->mover)
-                 : rondoSuccess;
-}
+/* ---- all of it ---- */
 
 static rondoResult_t get_memory(struct rondoComm *comm, struct maker *m)
 {
@@ -522,27 +456,23 @@ rondoResult_t rondo_links_make(struct rondoComm *comm, const struct rondo_card *
     RONDO_TRY(rondo_comm_vote(comm, survey(&m), "looking at the machine's topology"));
     RONDO_TRY(judge(&m, &done));
     done = false;
-    for (int round = 0; round < 2 && !done; round++) {
+    while (!done) { /* pairs are marked in each round but the last */
         RONDO_TRY(choose(&m));
         RONDO_TRY(try_kinds(&m, &done));
     }
-    if (!done)
-        return rondo_fail(rondoSystemError, "no path works for some pairs of ranks");
-    return rondo_comm_vote(comm, open_lanes(comm), "opening the lanes");
+    return rondoSuccess;
 }
 
 void rondo_links_log(const struct rondoComm *comm, const struct rondo_card *cards)
 {
-    static const char *const mappings[] = {
-        [RONDO_MEM_SHAREABLE] = "CUMEM", [RONDO_MEM_LEGACY] = "IPC", [RONDO_MEM_PRIVATE] = "direct pointer"};
     const char *device = strcmp(comm->ops->name, "cuda") ? comm->ops->name : "GPU";
     for (int r = 0; r < comm->ranks; r++) {
         char path[64];
         if (r == comm->rank)
             continue;
         const bool direct = rondo_bootstrap_same_process(comm->bootstrap, r) && !rondo_env()->p2p_direct_disable;
-        rondo_path_text(path_of(comm, comm->rank, r), direct ? "direct pointer" : mappings[comm->links->kind], path,
-                        sizeof path);
+        rondo_path_text(rondo_path_of(comm, comm->rank, r),
+                        direct ? "direct pointer" : mapping_names[comm->links->kind], path, sizeof path);
         rondo_log_info(RONDO_LOG_INIT, "rank %d[%s %d %s] -> rank %d[%s %d %s] channels 0-%u via %s", comm->rank,
                        device, comm->info.ordinal, comm->info.bus_id, r, device, cards[r].ordinal, cards[r].bus_id,
                        comm->limits.max_channels - 1, path);

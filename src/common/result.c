@@ -9,6 +9,7 @@
 enum { TEXT_BYTES = 1024 };
 
 static _Thread_local char text[TEXT_BYTES];
+static _Thread_local bool soft;
 
 static void set_text(const char *format, va_list list)
 {
@@ -23,8 +24,15 @@ rondoResult_t rondo_fail(rondoResult_t result, const char *format, ...)
     va_start(list, format);
     set_text(format, list);
     va_end(list);
-    rondo_log(RONDO_LOG_WARN, "%s: %s", rondo_result_text(result), text);
+    rondo_log(soft ? RONDO_LOG_INFO : RONDO_LOG_WARN, "%s: %s", rondo_result_text(result), text);
     return result;
+}
+
+bool rondo_fail_softly(bool on)
+{
+    const bool before = soft;
+    soft = on;
+    return before;
 }
 
 rondoResult_t rondo_repeat(rondoResult_t result, const char *format, ...)

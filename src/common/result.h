@@ -5,8 +5,14 @@
 
 #include "rondo/rondo.h"
 
+#include <stdbool.h>
+
 /* Sets the calling thread's error text, logs it at level WARN and returns `result`. */
 __attribute__((format(printf, 2, 3))) rondoResult_t rondo_fail(rondoResult_t result, const char *format, ...);
+
+/* While it is on, what fails in the calling thread is logged at level INFO: for tries that have an alternative, whose caller warns.
+ * Gives what was before. */
+bool rondo_fail_softly(bool on);
 
 /* Sets the text without logging: for errors that are detected in another thread and only handed over here. */
 __attribute__((format(printf, 2, 3))) rondoResult_t rondo_repeat(rondoResult_t result, const char *format, ...);

@@ -8,10 +8,17 @@
 /* Guards references, the list and the count. Nothing else is locked while it is held. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rondo_anchor *unneeded;
-static struct rondo_anchor *delayed; /* wait for their event */
-static struct rondo_anchor *newest;  /* of those with references */
+static struct delay *delayed;
+static struct rondo_anchor *newest; /* of those with references */
 static uint64_t last_id;
 static unsigned count;
+
+/* A reference that waits for its event. */
+struct delay {
+    struct rondo_anchor *anchor;
+    struct rondo_event *event;
+    struct delay *next; /* lock */
+};
 
 rondoResult_t rondo_anchor_create(const struct rondo_device_ops *ops, int ordinal, struct rondo_anchor **anchor)
 {
@@ -88,6 +95,7 @@ static void destroy(struct rondo_anchor *anchor)
     for (int a = 0; a < RONDO_AREA_COUNT; a++)
         anchor->ops->mem_free(anchor->device, &anchor->areas[a]);
     anchor->ops->pinned_free(anchor->device, &anchor->rings);
+    anchor->ops->pinned_free(anchor->device, &anchor->selftest);
     anchor->ops->pinned_free(anchor->device, &anchor->reports);
     anchor->ops->close(anchor->device);
     free(anchor);
@@ -107,32 +115,41 @@ void rondo_anchor_drop_later(void *anchor)
     release(anchor, true);
 }
 
-void rondo_anchor_drop_after(struct rondo_anchor *anchor, struct rondo_event *event)
+static void wait_for_later(struct delay *delay)
 {
     pthread_mutex_lock(&lock);
-    anchor->last = event;
-    anchor->next = delayed;
-    delayed = anchor;
+    delay->next = delayed;
+    delayed = delay;
     pthread_mutex_unlock(&lock);
+}
+
+void rondo_anchor_drop_after(struct rondo_anchor *anchor, struct rondo_event *event)
+{
+    struct delay *delay = malloc(sizeof *delay);
+    if (!delay)
+        return; /* out of memory: the reference stays */
+    *delay = (struct delay){anchor, event, NULL};
+    wait_for_later(delay);
 }
 
 /* An event that cannot be asked about has not happened: rather the memory stays than a launch finds it gone. */
 static void reap_delayed(void)
 {
     pthread_mutex_lock(&lock);
-    struct rondo_anchor *list = delayed;
+    struct delay *list = delayed;
     delayed = NULL;
     pthread_mutex_unlock(&lock);
     while (list) {
-        struct rondo_anchor *anchor = list;
-        struct rondo_event *event = anchor->last;
+        struct delay *delay = list;
+        struct rondo_anchor *anchor = delay->anchor;
         bool done = false;
-        list = anchor->next;
-        if (anchor->ops->event_wait_host(anchor->device, event, 0, &done) == rondoSuccess && done) {
-            anchor->ops->event_destroy(anchor->device, event);
+        list = delay->next;
+        if (anchor->ops->event_wait_host(anchor->device, delay->event, 0, &done) == rondoSuccess && done) {
+            anchor->ops->event_destroy(anchor->device, delay->event);
             rondo_anchor_drop(anchor);
+            free(delay);
         } else {
-            rondo_anchor_drop_after(anchor, event);
+            wait_for_later(delay);
         }
     }
 }

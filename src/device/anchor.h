@@ -5,11 +5,18 @@
 
 #include "device/device.h"
 
-/* Memory of a rank that it or its peers reach for as the paths between them ask for. In each a mailbox, or one for each peer. */
+/* Memory of a rank that it or its peers reach for as the paths between them ask for. An inbox is one mailbox that all peers fill
+ * whose paths lead there, an outbox has a mailbox for each peer.
+ *
+ * Peers share lines of an inbox: what one leaves there, another must not stumble over. So kernels and copy engines have inboxes of
+ * their own: copies bring codes of former marks along, and do not empty the lines that they take. */
 enum rondo_area {
-    RONDO_AREA_INBOX,      /* device memory, filled by or for peers: one mailbox for all */
-    RONDO_AREA_OUTBOX,     /* device memory, filled by this rank: a mailbox for each peer */
-    RONDO_AREA_HOST_INBOX, /* the same in host memory near the device */
+    RONDO_AREA_INBOX,       /* device memory, filled by peers' kernels */
+    RONDO_AREA_COPIED,      /* inbox in device memory, filled by copy engines */
+    RONDO_AREA_OUTBOX,      /* device memory, filled by this rank */
+    RONDO_AREA_HOST_INBOX,  /* host memory near the device, filled by peers' kernels */
+    RONDO_AREA_HOST_COPIED, /* the same, filled by copy engines */
+    RONDO_AREA_HOST_STOP,   /* the same, filled by either, from where a copy engine takes it to COPIED */
     RONDO_AREA_HOST_OUTBOX,
     RONDO_AREA_COUNT
 };
@@ -22,9 +29,9 @@ struct rondo_anchor {
     struct rondo_mem areas[RONDO_AREA_COUNT];
     struct rondo_pinned reports;        /* what kernels tell the host, and the abort words */
     struct rondo_pinned rings;          /* what kernels tell the comm's progress thread */
+    struct rondo_pinned selftest;       /* struct rondo_selftest_record of comm init, whose kernel may come late */
     unsigned references;                /* anchors' lock */
-    struct rondo_event *last;           /* of rondo_anchor_drop_after; anchors' lock */
-    struct rondo_anchor *next;          /* among those to be freed, or to be dropped after their event; anchors' lock */
+    struct rondo_anchor *next;          /* among those to be freed; anchors' lock */
     struct rondo_anchor *older, *newer; /* among all that have references; anchors' lock */
 };
 
@@ -45,7 +52,7 @@ void rondo_anchor_drop(struct rondo_anchor *anchor);
 void rondo_anchor_drop_later(void *anchor);
 
 /* The same once `event` has happened, as a rondo_anchor_reap finds: launches before it are to find the memory. Takes over
- * the event. Once per anchor. */
+ * the event. */
 void rondo_anchor_drop_after(struct rondo_anchor *anchor, struct rondo_event *event);
 
 /* Frees what waits for it. Called wherever comms are made, used in captures, or destroyed. */

@@ -70,26 +70,13 @@ static rondoResult_t fill_info(struct rondo_device *d)
 
 static void close_device(struct rondo_device *d)
 {
-    struct rondo_cuda_scope scope;
     if (!d)
         return;
-    if (d->stream && rondo_cuda_scope_open(d, &scope) == rondoSuccess) {
-        rondo_cuda.cuStreamDestroy(d->stream);
-        rondo_cuda_scope_close(&scope);
-    }
+    rondo_cuda_stream_destroy(d, d->stream);
     if (d->context)
         rondo_cuda.cuDevicePrimaryCtxRelease(d->device);
     pthread_mutex_destroy(&d->lock);
     free(d);
-}
-
-static rondoResult_t open_stream(struct rondo_device *d)
-{
-    struct rondo_cuda_scope scope;
-    RONDO_TRY(rondo_cuda_scope_open(d, &scope));
-    CUresult error = rondo_cuda.cuStreamCreateWithPriority(&d->stream, CU_STREAM_NON_BLOCKING, -5);
-    rondo_cuda_scope_close(&scope);
-    return error == CUDA_SUCCESS ? rondoSuccess : rondo_cuda_failed(error, "cuStreamCreateWithPriority");
 }
 
 static rondoResult_t open_device(int ordinal, struct rondo_device **device)
@@ -111,7 +98,7 @@ static rondoResult_t open_device(int ordinal, struct rondo_device **device)
         error = rondo_cuda.cuDevicePrimaryCtxRetain(&d->context, d->device);
     rondoResult_t result = error == CUDA_SUCCESS ? fill_info(d) : rondo_cuda_failed(error, "cuDevicePrimaryCtxRetain");
     if (result == rondoSuccess)
-        result = open_stream(d);
+        result = rondo_cuda_stream_create(d, &d->stream);
     if (result != rondoSuccess)
         close_device(d);
     else
@@ -181,6 +168,8 @@ const struct rondo_device_ops rondo_device_cuda = {
     .check_pointer = rondo_cuda_check_pointer,
     .kernel = rondo_cuda_kernel,
     .kernel_of = rondo_cuda_kernel_of,
+    .stream_create = rondo_cuda_stream_create,
+    .stream_destroy = rondo_cuda_stream_destroy,
     .event_create = rondo_cuda_event_create,
     .event_destroy = rondo_cuda_event_destroy,
     .event_wait_host = rondo_cuda_event_wait_host,

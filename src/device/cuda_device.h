@@ -52,6 +52,8 @@ rondoResult_t rondo_cuda_copier_passed(struct rondo_copier *, uint64_t *);
 
 rondoResult_t rondo_cuda_kernel(struct rondo_device *, unsigned, const struct rondo_kernel **);
 rondoResult_t rondo_cuda_kernel_of(struct rondo_device *, const struct rondo_image *, const struct rondo_kernel **);
+rondoResult_t rondo_cuda_stream_create(struct rondo_device *, struct CUstream_st **);
+void rondo_cuda_stream_destroy(struct rondo_device *, struct CUstream_st *);
 rondoResult_t rondo_cuda_event_create(struct rondo_device *, struct rondo_event **);
 void rondo_cuda_event_destroy(struct rondo_device *, struct rondo_event *);
 rondoResult_t rondo_cuda_event_wait_host(struct rondo_device *, struct rondo_event *, uint64_t, bool *);

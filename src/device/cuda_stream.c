@@ -83,6 +83,25 @@ rondoResult_t rondo_cuda_kernel_of(struct rondo_device *device, const struct ron
     return result;
 }
 
+rondoResult_t rondo_cuda_stream_create(struct rondo_device *device, struct CUstream_st **stream)
+{
+    struct rondo_cuda_scope scope;
+    *stream = NULL;
+    RONDO_TRY(rondo_cuda_scope_open(device, &scope));
+    CUresult error = rondo_cuda.cuStreamCreateWithPriority(stream, CU_STREAM_NON_BLOCKING, -5);
+    rondo_cuda_scope_close(&scope);
+    return error == CUDA_SUCCESS ? rondoSuccess : rondo_cuda_failed(error, "cuStreamCreateWithPriority");
+}
+
+void rondo_cuda_stream_destroy(struct rondo_device *device, struct CUstream_st *stream)
+{
+    struct rondo_cuda_scope scope;
+    if (stream && rondo_cuda_scope_open(device, &scope) == rondoSuccess) {
+        rondo_cuda.cuStreamDestroy(stream);
+        rondo_cuda_scope_close(&scope);
+    }
+}
+
 rondoResult_t rondo_cuda_event_create(struct rondo_device *device, struct rondo_event **event)
 {
     struct rondo_cuda_scope scope;

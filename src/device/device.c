@@ -18,6 +18,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const struct rondo_device_ops *chosen;
 static const char *reason; /* why the row asked for cannot be used */
 
+const struct rondo_device_ops *(*rondo_device_wrap)(const struct rondo_device_ops *row);
+
 static void choose(void)
 {
     const char *wanted = rondo_env()->device;
@@ -27,7 +29,7 @@ static void choose(void)
             continue;
         reason = rows[i]->unusable();
         if (!reason)
-            chosen = rows[i];
+            chosen = rondo_device_wrap ? rondo_device_wrap(rows[i]) : rows[i];
     }
 }
 

@@ -173,6 +173,10 @@ struct rondo_device_ops {
     rondoResult_t (*copier_mark)(struct rondo_copier *copier, uint64_t *mark);
     rondoResult_t (*copier_passed)(struct rondo_copier *copier, uint64_t *mark);
 
+    /* A stream of the library's own, that no capture is to touch. destroy (NULL is fine) waits for nothing. */
+    rondoResult_t (*stream_create)(struct rondo_device *device, struct CUstream_st **stream);
+    void (*stream_destroy)(struct rondo_device *device, struct CUstream_st *stream);
+
     rondoResult_t (*event_create)(struct rondo_device *device, struct rondo_event **event);
     void (*event_destroy)(struct rondo_device *device, struct rondo_event *event);
     /* Blocks until what the event recorded is done or `timeout_ns` is over; *done says which. */
@@ -207,6 +211,9 @@ struct rondo_device_ops {
 
 extern const struct rondo_device_ops rondo_device_cuda;
 extern const struct rondo_device_ops rondo_device_host;
+
+/* For tests: puts itself between Rondo and the row, before the first use of it. NULL: nothing does. */
+extern const struct rondo_device_ops *(*rondo_device_wrap)(const struct rondo_device_ops *row);
 
 /* The row that this process uses: RONDO_DEVICE, else cuda where it is usable, else host. rondoInvalidUsage: the row asked for is not
  * usable or unknown. Constant after the first success. */

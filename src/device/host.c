@@ -280,6 +280,19 @@ static rondoResult_t kernel_of(struct rondo_device *device, const struct rondo_i
     return rondoSuccess;
 }
 
+static rondoResult_t stream_create(struct rondo_device *device, struct CUstream_st **stream)
+{
+    (void)device;
+    return rondoHostStreamCreate(stream);
+}
+
+static void stream_destroy(struct rondo_device *device, struct CUstream_st *stream)
+{
+    (void)device;
+    if (stream)
+        rondoHostStreamDestroy(stream);
+}
+
 static rondoResult_t event_create(struct rondo_device *device, struct rondo_event **event)
 {
     (void)device;
@@ -380,6 +393,8 @@ const struct rondo_device_ops rondo_device_host = {
     .check_pointer = check_pointer,
     .kernel = kernel,
     .kernel_of = kernel_of,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
     .event_create = event_create,
     .event_destroy = event_destroy,
     .event_wait_host = event_wait_host,

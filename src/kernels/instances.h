@@ -56,6 +56,7 @@ enum rondo_kernel_number {
     RONDO_KERNEL_TRANSFERS,   /* sends and receives alone: rondo_small_args */
     RONDO_KERNEL_BATCH,       /* anything: rondo_batch_args */
     RONDO_KERNEL_LARGE,       /* the same with rondo_large_args */
+    RONDO_KERNEL_SELFTEST,    /* of comm init: rondo_selftest_args */
     RONDO_KERNEL_COUNT
 };
 

@@ -2,6 +2,7 @@
 #include "device/host_kernels.h"
 #include "kernels/entry.h"
 #include "kernels/instances.h"
+#include "kernels/selftest.h"
 
 /* The code that types and exchanges have of their own is here for three types, to be tested. It is no faster on CPUs. */
 #define SINGLE(name, COLLECTIVE, ALGO, DTYPE, tuned)                                                \
@@ -37,6 +38,11 @@ RONDO_KERNEL batch(const void *args)
     rondo_batch_body(args);
 }
 
+RONDO_KERNEL selftest(const void *args)
+{
+    rondo_selftest_body(args);
+}
+
 void (*const rondo_host_kernels[])(const void *args) = {
 #define X(name, COLLECTIVE, ALGO, DTYPE, tuned) [RONDO_KERNEL_##name] = name,
     RONDO_PARTS(RONDO_SINGLES_OF, X) RONDO_MOVES(X) RONDO_PARTS(RONDO_GROUPS_OF, X)
@@ -45,5 +51,6 @@ void (*const rondo_host_kernels[])(const void *args) = {
     [RONDO_KERNEL_TRANSFERS] = transfers,
     [RONDO_KERNEL_BATCH] = batch,
     [RONDO_KERNEL_LARGE] = batch,
+    [RONDO_KERNEL_SELFTEST] = selftest,
 };
 const unsigned rondo_host_kernel_count = RONDO_KERNEL_COUNT;

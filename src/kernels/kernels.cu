@@ -1,6 +1,7 @@
 /* The kernels for GPUs. Compiled RONDO_UNIT_COUNT times, each with its part of the list (RONDO_UNIT). */
 #include "kernels/entry.h"
 #include "kernels/instances.h"
+#include "kernels/selftest.h"
 
 #define SINGLE(name, COLLECTIVE, ALGO, DTYPE, tuned)                                      \
     RONDO_KERNEL rondo_##name(RONDO_ARGS(struct rondo_single_args) args)                  \
@@ -43,6 +44,10 @@ RONDO_KERNEL rondo_barrier(RONDO_ARGS(struct rondo_single_args) args)
 RONDO_KERNEL rondo_transfers(RONDO_ARGS(struct rondo_small_args) args)
 {
     rondo_transfers_body(&args.head);
+}
+RONDO_KERNEL rondo_selftest(RONDO_ARGS(struct rondo_selftest_args) args)
+{
+    rondo_selftest_body(&args);
 }
 #elif RONDO_UNIT == 8
 RONDO_KERNEL rondo_batch(RONDO_ARGS(struct rondo_batch_args) args)

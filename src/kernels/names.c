@@ -38,6 +38,7 @@ static const struct kernel kernels[RONDO_KERNEL_COUNT] = {
     [RONDO_KERNEL_TRANSFERS] = {.name = "rondo_transfers", .unit = RONDO_UNIT_MOVES},
     [RONDO_KERNEL_BATCH] = {.name = "rondo_batch", .unit = RONDO_UNIT_BATCH},
     [RONDO_KERNEL_LARGE] = {.name = "rondo_batch_large", .unit = RONDO_UNIT_BATCH},
+    [RONDO_KERNEL_SELFTEST] = {.name = "rondo_selftest", .unit = RONDO_UNIT_MOVES},
 };
 
 /* The kernel of this kind among first … end - 1. */

@@ -182,6 +182,26 @@ struct rondo_large_args {
     uint64_t area[(RONDO_LARGE_BYTES - sizeof(struct rondo_batch_head)) / 8];
 };
 
+/* What a rank's kernel heard of a peer in the self-test of comm init; see selftest.h. */
+enum rondo_selftest_finding {
+    RONDO_SELFTEST_UNHEARD,
+    RONDO_SELFTEST_HEARD,
+    RONDO_SELFTEST_WRONG,    /* what came is not what was stored */
+    RONDO_SELFTEST_UNTESTED, /* a kernel did not get to run; the kernel does not say it */
+};
+
+/* Pinned memory. */
+struct rondo_selftest_record {
+    uint32_t stop;      /* host: end */
+    uint32_t begun;     /* kernel: it runs */
+    uint32_t heard[64]; /* kernel: a finding for each rank but its own. As many as a comm may have */
+};
+
+struct rondo_selftest_args {
+    struct rondo_lane_args lane;
+    struct rondo_selftest_record *record;
+};
+
 #ifdef __CUDACC__
 #define RONDO_BOTH static __host__ __device__ inline
 #else

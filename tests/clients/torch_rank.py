@@ -1,11 +1,15 @@
 """What the scripts that use PyTorch share: the device, the process group, comparing."""
 import datetime
+import itertools
 import os
 
 import torch
 import torch.distributed as dist
 
 from ranks import Failed, library_of_process
+
+
+times = itertools.count()
 
 
 def setup(rank, **options):
@@ -16,7 +20,10 @@ def setup(rank, **options):
         torch.cuda.set_device(device)
         options.setdefault("device_id", device)
     timeout = datetime.timedelta(seconds=rank.options.timeout)
-    dist.init_process_group("nccl" if cuda else "gloo", rank=rank.number, world_size=rank.count, timeout=timeout, **options)
+    # A file of its own for each time: with a TCP store on one port, a rank may meet the server of the time before.
+    store = dist.FileStore(os.path.join(os.environ["CLIENT_REPORTS"], f"store{next(times)}"), rank.count)
+    dist.init_process_group("nccl" if cuda else "gloo", store=store, rank=rank.number, world_size=rank.count, timeout=timeout,
+                            **options)
     if rank.number == 0:
         version = ".".join(map(str, torch.cuda.nccl.version())) if cuda else "no GPU: gloo"
         preloaded = os.environ.get("LD_PRELOAD", "")

@@ -1,0 +1,228 @@
+/* What cannot be had, mapped or seen is replaced on all ranks, with a warning that says why, or is a clear error on all. */
+#include "comm/comm.h"
+#include "common/clock.h"
+#include "support/faults.h"
+#include "support/ways.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { ALL = 1u << RONDO_MEM_SHAREABLE | 1u << RONDO_MEM_LEGACY };
+
+/* ---- what is replaced ---- */
+
+/* Rank 1's faults, the settings of all, and what becomes of the paths of three ranks. */
+static const struct fallback {
+    const char *name;
+    struct faults faults;
+    struct way way;
+    const char *tails[3][3];
+    const char *warning; /* one rank says it, once */
+    int warnings;        /* of all ranks, a pair's or a rank's each */
+} fallbacks[] = {
+    {"no import of cuMem memory",
+     {.no_import = 1u << RONDO_MEM_SHAREABLE},
+     {.tail = ""},
+     {{NULL, "P2P/IPC", "P2P/IPC"}, {"P2P/IPC", NULL, "P2P/IPC"}, {"P2P/IPC", "P2P/IPC", NULL}},
+     "rank 1: CUMEM memory of rank 0 cannot be mapped: a test's fault",
+     2},
+    {"no import of any",
+     {.no_import = ALL},
+     {.tail = ""},
+     {{NULL, "SHM/direct/direct", "P2P/CUMEM"},
+      {"SHM/direct/direct", NULL, "SHM/direct/direct"},
+      {"P2P/CUMEM", "SHM/direct/direct", NULL}},
+     "rank 1: CUMEM memory of rank 0 cannot be mapped: a test's fault",
+     2},
+    {"no import of any, reads",
+     {.no_import = ALL},
+     {.tail = "", .settings = {"P2P_READ_ENABLE=1", "SHM_LOCALITY=1"}},
+     {{NULL, "SHM/direct/direct", "P2P/CUMEM/read"},
+      {"SHM/direct/direct", NULL, "SHM/direct/direct"},
+      {"P2P/CUMEM/read", "SHM/direct/direct", NULL}},
+     "rank 1: CUMEM memory of rank 0 cannot be mapped: a test's fault",
+     2},
+    {"no import of any, copies",
+     {.no_import = ALL},
+     {.tail = "", .settings = {"P2P_USE_CUDA_MEMCPY=1", "SHM_USE_CUDA_MEMCPY=1"}},
+     {{NULL, "SHM/CE/direct", "P2P/CUMEM/CE"},
+      {"SHM/CE/direct", NULL, "SHM/CE/direct"},
+      {"P2P/CUMEM/CE", "SHM/CE/direct", NULL}},
+     "rank 1: CUMEM memory of rank 0 cannot be mapped: a test's fault",
+     2},
+    {"no export of cuMem memory",
+     {.no_export = 1u << RONDO_MEM_SHAREABLE},
+     {.tail = ""},
+     {{NULL, "P2P/IPC", "P2P/IPC"}, {"P2P/IPC", NULL, "P2P/IPC"}, {"P2P/IPC", "P2P/IPC", NULL}},
+     "rank 1: CUMEM memory cannot be used: a test's fault",
+     3},
+    {"no memory to share",
+     {.no_alloc = ALL},
+     {.tail = ""},
+     {{NULL, "SHM/direct/direct", "SHM/direct/direct"},
+      {"SHM/direct/direct", NULL, "SHM/direct/direct"},
+      {"SHM/direct/direct", "SHM/direct/direct", NULL}},
+     "rank 1: CUMEM memory cannot be used: a test's fault",
+     3},
+    {"cuMem memory that others do not see",
+     {.unseen = 1u << RONDO_MEM_SHAREABLE},
+     {.tail = ""},
+     {{NULL, "SHM/direct/direct", "P2P/CUMEM"},
+      {"SHM/direct/direct", NULL, "SHM/direct/direct"},
+      {"P2P/CUMEM", "SHM/direct/direct", NULL}},
+     "rank 0: what rank 1's kernel stored for it in device memory was not seen by it",
+     2},
+    {"legacy memory that others do not see, copies",
+     {.unseen = 1u << RONDO_MEM_LEGACY},
+     {.tail = "", .settings = {"CUMEM_ENABLE=0", "P2P_USE_CUDA_MEMCPY=1"}},
+     {{NULL, "SHM/direct/direct", "P2P/IPC/CE"},
+      {"SHM/direct/direct", NULL, "SHM/direct/direct"},
+      {"P2P/IPC/CE", "SHM/direct/direct", NULL}},
+     "rank 0: what rank 1's kernel stored for it in device memory was not seen by it",
+     2},
+    {"reads of other memory than the sender's",
+     {.unseen = 1u << RONDO_MEM_SHAREABLE},
+     {.tail = "", .settings = {"P2P_READ_ENABLE=1"}},
+     {{NULL, "SHM/direct/direct", "P2P/CUMEM/read"},
+      {"SHM/direct/direct", NULL, "SHM/direct/direct"},
+      {"P2P/CUMEM/read", "SHM/direct/direct", NULL}},
+     "rank 1: what rank 0's kernel stored for it in device memory came to it as something else",
+     2},
+    {"maps that take their time",
+     {.map_delay_ms = 300},
+     {.tail = ""},
+     {{NULL, "P2P/CUMEM", "P2P/CUMEM"}, {"P2P/CUMEM", NULL, "P2P/CUMEM"}, {"P2P/CUMEM", "P2P/CUMEM", NULL}},
+     NULL,
+     0},
+    {"a device that does not run the test's kernel",
+     {.hold_streams_ms = 2500},
+     {.tail = ""},
+     {{NULL, "P2P/CUMEM", "P2P/CUMEM"}, {"P2P/CUMEM", NULL, "P2P/CUMEM"}, {"P2P/CUMEM", "P2P/CUMEM", NULL}},
+     "rank 1: its paths are not tested",
+     1},
+};
+
+static int falls_back(struct rig *rig)
+{
+    if (rig->rank == 1) {
+        faults = fallbacks[atoi(getenv("RONDO_TEST_CASE"))].faults;
+        faults_install();
+    }
+    RIG_OK(rondoCommInitRank(&rig->comm, rig->ranks, rig->ids[1], rig->rank));
+    const int failed = rig_try(rig, 1);
+    RIG_OK(rondoCommDestroy(rig->comm));
+    return failed;
+}
+
+static void choose_case(size_t number)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%zu", number);
+    setenv("RONDO_TEST_CASE", text, 1);
+}
+
+Test(path_fallbacks, replace_memory_on_all_ranks_with_one_warning, .timeout = 100)
+{
+    if (rig_ranks(3) < 3 || !rig_on_host())
+        cr_skip_test("three ranks of the host device");
+    for (size_t f = 0; f < sizeof fallbacks / sizeof *fallbacks; f++) {
+        const struct fallback *fallback = &fallbacks[f];
+        way_set(&fallback->way);
+        choose_case(f);
+        log_begin();
+        cr_assert_eq(rig_run(&(struct rig_options){.ranks = 3, .no_comm = true, .apart = true}, falls_back), 0, "%s",
+                     fallback->name);
+        for (int s = 0; s < 3; s++)
+            for (int r = 0; r < 3; r++)
+                cr_expect(s == r || log_has_path(s, r, fallback->tails[s][r]), "%s", fallback->name);
+        if (fallback->warning)
+            cr_expect_eq(log_count_with(fallback->warning), 1, "%s", fallback->name);
+        cr_expect_eq(log_count_with(" WARN "), fallback->warnings, "%s: %d warnings", fallback->name,
+                     log_count_with(" WARN "));
+        log_end();
+    }
+    cr_assert_eq(rig_names_in_shm(), 0);
+}
+
+/* All ranks are in one process, whose devices cannot use each other's memory. */
+static int has_no_pointers(struct rig *rig)
+{
+    if (rig->rank == 0) {
+        faults.no_attach = true;
+        faults_install();
+    }
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
+    RIG_OK(rondoCommInitRank(&rig->comm, rig->ranks, rig->ids[1], rig->rank));
+    const int failed = rig_try(rig, 1);
+    RIG_OK(rondoCommDestroy(rig->comm));
+    return failed;
+}
+
+Test(path_fallbacks, replace_pointers_within_a_process)
+{
+    const struct way way = {.tail = "SHM/direct/direct", .layout = RIG_THREADS};
+    way_set(&way);
+    log_begin();
+    cr_assert_eq(
+        rig_run(&(struct rig_options){.ranks = rig_ranks(2), .layout = RIG_THREADS, .no_comm = true}, has_no_pointers),
+        0);
+    cr_expect(log_has_paths(&way, rig_ranks(2)));
+    cr_expect_eq(log_count_with(" WARN "), rig_ranks(2)); /* by each that cannot */
+    log_end();
+}
+
+/* ---- what cannot be replaced ---- */
+
+static const struct refusal {
+    struct faults faults; /* rank 1's */
+    struct way way;
+    int result;       /* of ranks without the fault; -1: any */
+    const char *word; /* in its text */
+} refusals[] = {
+    {{0},
+     {.tail = "", .settings = {"P2P_DISABLE=1", "SHM_DISABLE=1"}},
+     rondoInvalidUsage,
+     "P2P cannot be used (the log of a rank says why), and SHM_DISABLE forbids host memory"},
+    {{.no_import = ALL},
+     {.tail = "", .settings = {"SHM_DISABLE=1"}},
+     rondoInvalidUsage,
+     "P2P cannot be used (memory could not be mapped), and SHM_DISABLE forbids host memory"},
+    {{.no_import = 1u << RONDO_MEM_HOST}, {.tail = "", .settings = {"P2P_DISABLE=1"}}, -1, "rank 1"},
+    {{.no_alloc = 1u << RONDO_MEM_HOST}, {.tail = "", .settings = {"P2P_DISABLE=1"}}, -1, "rank 1"},
+    {{.unseen = 1u << RONDO_MEM_HOST}, {.tail = "", .settings = {"P2P_DISABLE=1"}}, -1, "rank 1"},
+    {{.broken = 1}, {.tail = "", .settings = {"P2P_USE_CUDA_MEMCPY=1"}}, -1, "rank 1"},
+};
+
+static int is_refused(struct rig *rig)
+{
+    const struct refusal *refusal = &refusals[atoi(getenv("RONDO_TEST_CASE"))];
+    rondoUniqueId id = rig->ids[1];
+    if (rig->rank == 1) {
+        faults = refusal->faults;
+        faults_install();
+    }
+    const uint64_t start = rondo_now_ns();
+    const rondoResult_t result = rondoCommInitRank(&rig->comm, rig->ranks, id, rig->rank);
+    RIG_CHECK(result != rondoSuccess && result != rondoTimeout, "gave %d", result);
+    RIG_CHECK(since_ms(start) < 5000, "%f ms", since_ms(start));
+    if (rig->rank != 1) {
+        RIG_CHECK(refusal->result < 0 || (int)result == refusal->result, "gave %d", result);
+        RIG_CHECK(strstr(rondoGetLastError(NULL), refusal->word), "no \"%s\"", refusal->word);
+    }
+    return 0;
+}
+
+Test(path_fallbacks, that_do_not_exist_are_a_clear_error_on_all_ranks, .timeout = 100)
+{
+    if (rig_ranks(3) < 3 || !rig_on_host())
+        cr_skip_test("three ranks of the host device");
+    for (size_t f = 0; f < sizeof refusals / sizeof *refusals; f++) {
+        way_set(&refusals[f].way);
+        choose_case(f);
+        cr_assert_eq(rig_run(&(struct rig_options){.ranks = 3, .no_comm = true, .apart = true}, is_refused), 0,
+                     "case %zu", f);
+    }
+    cr_assert_eq(rig_names_in_shm(), 0);
+}
