@@ -319,7 +319,7 @@ static int configured(struct rig *rig)
     RIG_OK(rondoCommInitRankConfig(&comm, rig->ranks, rig->ids[2], rig->rank, &config));
     RIG_CHECK(comm->limits.min_channels == 3 && comm->limits.max_channels == 5, "CTAs");
     RIG_CHECK(comm->config.timeout_ms == 12345 && !strcmp(comm->config.name, "tested"), "timeout or name");
-    RIG_CHECK(comm->limits.bulk_lines * comm->limits.line_bytes == 64 << 10, "%u lines", comm->limits.bulk_lines);
+    RIG_CHECK(comm->limits.half_lines * comm->limits.line_bytes == 64 << 10, "%u lines", comm->limits.half_lines);
     struct rig other = *rig;
     other.comm = comm;
     if (rig_try(&other, 1))

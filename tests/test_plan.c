@@ -1,4 +1,5 @@
 /* Plans as pure data: no device, no comm. */
+#include "comm/lane.h"
 #include "plan/plan.h"
 
 #include "kernels/instances.h"
@@ -232,4 +233,17 @@ Test(plan, prefers_one_shot_for_small_messages_and_two_ranks)
     cr_assert_eq(rondo_choose_algo(&four, RONDO_ALL_REDUCE, 512 << 10), RONDO_TWO_SHOT);
     cr_assert_eq(rondo_choose_algo(&eight, RONDO_ALL_REDUCE, 64 << 10), RONDO_ONE_SHOT);
     cr_assert_eq(rondo_choose_algo(&eight, RONDO_ALL_REDUCE, 256 << 10), RONDO_TWO_SHOT);
+}
+
+/* What GPUs have by default; the bound is for 4 ranks. */
+Test(plan, has_room_in_64_mebibytes_on_up_to_four_gpus)
+{
+    for (unsigned ranks = 2; ranks <= 4; ranks++) {
+        struct rondo_limits limits = gpu_limits(ranks);
+        limits.max_channels = 128;
+        rondo_limits_fit(&limits, 8192 * 1024);
+        const size_t bytes = rondo_lanes_mailbox_bytes(&limits) + rondo_lanes_control_bytes(ranks);
+        cr_assert_leq(bytes, 64u << 20, "%zu bytes with %u ranks", bytes, ranks);
+        cr_assert_geq(bytes, 50u << 20, "%zu bytes with %u ranks: room is left", bytes, ranks);
+    }
 }

@@ -1,7 +1,7 @@
 #include "comm/limits.h"
 
-/* FIFOs for sends and receives: as many to and from each peer as blocks of a launch can serve at once, in half as much memory
- * as a half of the mailbox has. Three quarters of a FIFO hold more than a warp sends: lanes that have room for their lines wait for
+/* FIFOs for sends and receives: as many to and from each peer as blocks of a launch can serve at once, in a quarter of the memory
+ * that a half of the mailbox has. Three quarters of a FIFO hold more than a warp sends: lanes that have room for their lines wait for
  * those that have none (the compiler joins them before they store), and these wait for the receiver, which must not need the
  * lines of the former. */
 static void set_fifos(struct rondo_limits *limits)
@@ -12,15 +12,15 @@ static void set_fifos(struct rondo_limits *limits)
     while (limits->fifo_channels < MOST_CHANNELS && 2 * limits->fifo_channels * (2 * peers + 1) <= limits->max_channels)
         limits->fifo_channels *= 2;
     limits->fifo_lines = FEWEST_LINES;
-    while (2ull * limits->fifo_lines * peers * limits->fifo_channels <= limits->half_lines / 2)
+    while (2ull * limits->fifo_lines * peers * limits->fifo_channels <= limits->half_lines / 4)
         limits->fifo_lines *= 2;
 }
 
 void rondo_limits_fit(struct rondo_limits *limits, uint64_t bytes)
 {
     const uint32_t fewest = 2 * limits->ranks * limits->ranks; /* plan_steps: a step has a line for each rank */
-    limits->half_lines = (uint32_t)(bytes / 4 * 3 / limits->line_bytes);
-    limits->bulk_lines = (uint32_t)(bytes / limits->line_bytes);
+    limits->half_lines = (uint32_t)(bytes / limits->line_bytes);
+    limits->bulk_lines = (uint32_t)(bytes / 4 * 3 / limits->line_bytes);
     limits->bulk_lines = limits->bulk_lines < fewest ? fewest : limits->bulk_lines;
     limits->half_lines = limits->half_lines < fewest ? fewest : limits->half_lines;
     set_fifos(limits);

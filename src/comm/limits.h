@@ -24,7 +24,8 @@ struct rondo_limits {
     unsigned posts; /* 1: progress threads copy between some of the ranks (kernels/posts.h) */
 };
 
-/* Sets what depends on how large a mailbox is: `bytes` are those of one bulk half of one lane's. */
+/* Sets what depends on how large a mailbox is: `bytes` are those of one half of one lane's. All of a comm's mailboxes of the
+ * default size are to stay below 64 MiB on up to 4 ranks. */
 void rondo_limits_fit(struct rondo_limits *limits, uint64_t bytes);
 
 #endif

@@ -190,7 +190,7 @@ static uint64_t bulk_from(const struct rondoComm *comm, const struct rondo_path 
         return slowest->host ? 2 << 20 : 16 << 20;
     if (slowest->host || slowest->at_sender)
         return slowest->host ? 2 << 20 : 256 << 10;
-    return collective == RONDO_ALL_REDUCE ? UINT64_MAX : rooted ? 32 << 20 : 8 << 20;
+    return collective == RONDO_ALL_REDUCE ? UINT64_MAX : rooted ? 32 << 20 : 16 << 20;
 }
 
 /* The one of two paths that decides how fast a collective is. */

@@ -45,6 +45,8 @@ RONDO_FN bool rondo_post_arrive(const struct rondo_run *run, unsigned what, uint
         return false;
     uint32_t *arrived = &run->lane->posts->arrived[step % RONDO_POST_STEPS][what];
     rondo_fence();
+    if (blocks == 1)
+        return true;
     if (rondo_word_add(arrived, 1) + 1 != blocks)
         return false;
     rondo_word_store(arrived, 0);

@@ -33,6 +33,8 @@ struct rondo_shape rondo_choose_shape(const struct rondo_limits *limits, uint64_
     /* One line a thread while there are blocks enough, for a thread's lines are one latency after the other; and small
      * blocks: on H200, 128 threads were best from 16 KiB to 256 KiB, 64 below 4 KiB. */
     uint64_t threads = span <= 64 ? 64 : 128;
+    if (limits->posts && span > 64)
+        threads = limits->max_threads; /* blocks wait for the last of them to post */
     while (threads < limits->max_threads && threads * limits->max_channels < span)
         threads *= 2;
     shape.threads = (unsigned)clamp(limits->forced_threads ? limits->forced_threads : threads, 1, limits->max_threads);

@@ -31,9 +31,11 @@ static int run(struct rig *rigs, int count, float *const *send, float *const *re
             return 1;
         rig->machine->fill(recv[i], 0x77, COUNT * sizeof(float));
         rig_input(rig, send[i], COUNT, rondoFloat, rondoSum);
-        if (captured)
-            rig->machine->capture_begin(rig->stream, MACHINE_CAPTURE_THREAD_LOCAL);
     }
+    for (int i = 0; i < count && captured; i++)
+        if (rigs[i].comm)
+            rigs[i].machine->capture_begin(rigs[i].stream, /* graphs are made of some while others are captured */
+                                           count > 1 ? MACHINE_CAPTURE_RELAXED : MACHINE_CAPTURE_THREAD_LOCAL);
     RIG_OK(rondoGroupStart());
     for (int i = 0; i < count; i++)
         if (rigs[i].comm)
