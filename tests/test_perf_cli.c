@@ -98,7 +98,9 @@ static void all_ops_are_right(const char *more, int rows)
     cr_expect_eq(occurrences("\"op\": \"barrier\""), 2, "%s", more);
     cr_expect_eq(occurrences("\"wrong\": 0,"), 2 * (OP_COUNT * rows + 1), "%s", more);
     cr_expect_eq(occurrences("\"algo\": \"\""), 0, "%s", more);
-    cr_expect_eq(occurrences("\"proto\": \"line8\", \"channels\": "), 2 * (OP_COUNT * rows + 1), "%s", more);
+    cr_expect_eq(occurrences("\"proto\": \"line8\", \"channels\": ") +
+                     occurrences("\"proto\": \"bulk\", \"channels\": "),
+                 2 * (OP_COUNT * rows + 1), "%s", more);
 }
 
 Test(perf_cli, verifies_every_op_on_1_to_4_ranks)

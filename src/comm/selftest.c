@@ -129,8 +129,8 @@ rondoResult_t rondo_selftest_run(struct rondoComm *comm, uint8_t findings[RONDO_
     if (result == rondoSuccess)
         result = await_end(&test, BOUND_MS, false);
     const rondoResult_t stopped = stop(&test);
-    rondo_log(RONDO_LOG_INFO, "rank %d: paths tested in %.2f ms", comm->rank,
-              (double)(rondo_now_ns() - started_ns) * 1e-6);
+    rondo_log_info(RONDO_LOG_INIT, "rank %d: paths tested in %.2f ms", comm->rank,
+                   (double)(rondo_now_ns() - started_ns) * 1e-6);
     for (int r = 0; r < comm->ranks && test.over; r++)
         if (begun[r] && mine)
             findings[r] = (uint8_t)__atomic_load_n(&test.record->heard[r], __ATOMIC_ACQUIRE);

@@ -64,13 +64,31 @@ const struct rondo_env *rondo_env_unreported(void)
     return &values;
 }
 
+/* What is wrong, and what is in force. (The drop-in says itself what NCCL's parameters did.) */
+static void report(void)
+{
+    static const char *const names[] = {
+#define RONDO_ENV(field, kind, name, preset, low, high, help) "RONDO_" #name,
+#include "common/env.def"
+#undef RONDO_ENV
+    };
+    for (unsigned i = 0; i < bad_count; i++)
+        rondo_log(RONDO_LOG_WARN, "%s=%s is not a number within its bounds; ignored", bad[i], getenv(bad[i]));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *text = getenv(names[i]);
+        bool taken = text && *text;
+        for (unsigned b = 0; b < bad_count; b++)
+            taken &= strcmp(bad[b], names[i]) != 0;
+        if (taken)
+            rondo_log_info(RONDO_LOG_ENV, "%s set by environment to %s", names[i], text);
+    }
+}
+
 const struct rondo_env *rondo_env(void)
 {
     static bool reported; /* atomic; whoever sets it reports */
     const struct rondo_env *env = rondo_env_unreported();
-    if (bad_count && !__atomic_exchange_n(&reported, true, __ATOMIC_RELAXED)) {
-        for (unsigned i = 0; i < bad_count; i++)
-            rondo_log(RONDO_LOG_WARN, "%s=%s is not a number within its bounds; ignored", bad[i], getenv(bad[i]));
-    }
+    if (!__atomic_load_n(&reported, __ATOMIC_RELAXED) && !__atomic_exchange_n(&reported, true, __ATOMIC_RELAXED))
+        report();
     return env;
 }

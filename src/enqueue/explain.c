@@ -1,5 +1,7 @@
 /* Plans an op without enqueuing it, and tells what came out. */
+#include "enqueue/explain.h"
 #include "comm/comm.h"
+#include "common/log.h"
 #include "common/result.h"
 #include "enqueue/check.h"
 #include "kernels/instances.h"
@@ -8,6 +10,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 /* What a call consists of: a task, or messages. */
@@ -138,6 +141,40 @@ static rondoResult_t explain(struct rondoComm *comm, const struct question *aske
     if (task.count)
         plan_call(comm, op, &task, choice);
     return rondoSuccess;
+}
+
+/* The size that a power of two of bytes is, as rondo-perf writes sizes. */
+static void size_text(unsigned power, char *text, size_t room)
+{
+    static const char units[] = {0, 'K', 'M', 'G'};
+    snprintf(text, room, "%u%s", 1u << power % 10, (char[]){units[power / 10], 0});
+}
+
+void rondo_choices_log(struct rondoComm *comm)
+{
+    enum { FIRST = 2, LAST = 30 };
+    if (!rondo_log_enabled(RONDO_LOG_INFO) || rondo_comm_enter(comm) != rondoSuccess)
+        return; /* another thread may have aborted it already */
+    for (size_t o = 0; o < sizeof ops / sizeof *ops && ops[o].is_task && ops[o].collective != RONDO_BARRIER; o++) {
+        char text[256] = "";
+        rondoChoice_t last = RONDO_CHOICE_INITIALIZER;
+        for (unsigned power = FIRST; power <= LAST; power++) {
+            const struct rondo_task task = {
+                .collective = ops[o].collective, .dtype = RONDO_F32, .redop = RONDO_SUM, .count = 1ull << power >> 2};
+            rondoChoice_t choice = RONDO_CHOICE_INITIALIZER;
+            char size[8];
+            plan_call(comm, &ops[o], &task, &choice);
+            if (power > FIRST && !strcmp(choice.algorithm, last.algorithm) && !strcmp(choice.protocol, last.protocol))
+                continue;
+            size_text(power, size, sizeof size);
+            const size_t used = strlen(text);
+            snprintf(text + used, sizeof text - used, "%s%s %s from %s", used ? ", " : "", choice.algorithm,
+                     choice.protocol, size);
+            last = choice;
+        }
+        rondo_log_info(RONDO_LOG_INIT, "rank %d: %s of float: %s", comm->rank, ops[o].name, text);
+    }
+    rondo_comm_leave(comm);
 }
 
 rondoResult_t rondoCommExplain(rondoComm_t comm, const char *op, size_t count, rondoDataType_t datatype,

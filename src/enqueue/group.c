@@ -2,6 +2,7 @@
 
 #include "comm/bootstrap.h"
 #include "common/result.h"
+#include "enqueue/explain.h"
 #include "graph/launch.h"
 
 #include <pthread.h>
@@ -110,8 +111,12 @@ rondoResult_t rondo_group_add_message(struct rondoComm *comm, const struct rondo
 
 rondoResult_t rondo_group_add_comm(const struct rondo_comm_request *request, rondoComm_t *comm)
 {
-    if (!group.depth)
-        return rondo_comm_create(request, comm);
+    if (!group.depth) {
+        const rondoResult_t result = rondo_comm_create(request, comm);
+        if (result == rondoSuccess && *comm) /* a split may have made nothing */
+            rondo_choices_log(*comm);
+        return result;
+    }
     if (group.making_count && group.makings[0].request.config.blocking != request->config.blocking)
         return rondo_fail(rondoInvalidArgument, "a group makes blocking and non-blocking comms");
     RONDO_TRY(grow((void **)&group.makings, group.making_count, &group.making_room, sizeof *group.makings));
@@ -137,6 +142,8 @@ static void *make_comm(void *argument)
 {
     struct making *m = argument;
     m->result = rondo_comm_make(m->comm, m->out);
+    if (m->result == rondoSuccess)
+        rondo_choices_log(m->comm);
     snprintf(m->text, sizeof m->text, "%s", rondo_last_error());
     __atomic_store_n(&m->over, true, __ATOMIC_SEQ_CST);
     if (m->result != rondoSuccess)
