@@ -90,6 +90,56 @@ Test(paths, carry_every_op_in_small_mailboxes_near_the_wrap_of_epochs, .timeout 
     over_all_ways(rig_ranks(2), every_op, false);
 }
 
+/* As far as works have a launch for themselves. */
+Test(paths, carry_every_op_by_the_bulk_protocol, .timeout = 200)
+{
+    setenv("RONDO_PROTO", "bulk", 1);
+    setenv("RONDO_BUFFER_KIB", "64", 1);
+    over_all_ways(rig_ranks(3), every_op, false);
+}
+
+/* ---- through the memory of a third ---- */
+
+/* Four GPUs of as many NUMA nodes; NVLink joins the second to each of the others. */
+static void write_star(const char *path)
+{
+    FILE *file = fopen(path, "w");
+    cr_assert(file != NULL);
+    fprintf(file, "rondo-topology 1\nmachine arch=x86_64 cpu=GenuineIntel\n");
+    for (int g = 0; g < 4; g++)
+        fprintf(file, "numa %d cpus=%d\nbridge pci0000:%d0 numa=%d\n", g, g, g + 1, g);
+    for (int g = 0; g < 4; g++)
+        fprintf(file, "gpu 0000:%d8:00.0 numa=%d parent=pci0000:%d0 capability=70\n", g + 1, g, g + 1);
+    for (int g = 0; g < 4; g++)
+        if (g != 1)
+            fprintf(file, "nvlink 0000:28:00.0 0000:%d8:00.0 links=2\n", g + 1);
+    fclose(file);
+}
+
+Test(paths, lead_through_a_third_rank_that_is_joined_to_both, .timeout = 200)
+{
+    char path[] = "/tmp/rondo-star-XXXXXX";
+    if (!rig_on_host() || rig_ranks(4) < 4)
+        cr_skip_test("GPUs that are there have links of their own");
+    const int fd = mkstemp(path);
+    cr_assert_geq(fd, 0);
+    close(fd);
+    write_star(path);
+    setenv("RONDO_TOPO_FILE", path, 1);
+    for (int layout = RIG_PROCESSES; layout <= RIG_THREADS; layout++) {
+        log_begin();
+        cr_assert_eq(rig_run(&(struct rig_options){.ranks = 4, .layout = (enum rig_layout)layout}, every_op), 0,
+                     "layout %d", layout);
+        cr_expect_eq(log_count("via P2P/indirect/1"), 6);
+        cr_expect_eq(log_count(layout == RIG_THREADS ? "via P2P/direct pointer" : "via P2P/CUMEM"), 6);
+        cr_expect_eq(log_count_with(" WARN "), 0);
+        log_end();
+    }
+    setenv("RONDO_PROTO", "bulk", 1);
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = 4}, every_op), 0);
+    unlink(path);
+}
+
 /* Addresses of more mailboxes than a launch's arguments hold are in a table. */
 Test(paths, carry_every_op_between_nine_ranks, .timeout = 200)
 {

@@ -18,6 +18,8 @@ static bool is_outbox(enum rondo_area area)
 /* The area in which lines wait on a path. */
 static enum rondo_area waiting_area(const struct rondo_path *path)
 {
+    if (path->relay)
+        return RONDO_AREA_RELAY;
     if (path->at_sender)
         return path->host ? RONDO_AREA_HOST_OUTBOX : RONDO_AREA_OUTBOX;
     if (path->receiver_copies)
@@ -27,9 +29,24 @@ static enum rondo_area waiting_area(const struct rondo_path *path)
     return path->host ? RONDO_AREA_HOST_INBOX : RONDO_AREA_INBOX;
 }
 
+/* How many of the ranks before `end` have an inbox in a rank's memory. */
+static int relayed_before(const struct rondoComm *comm, int rank, int end)
+{
+    int count = 0;
+    for (int r = 0; r < end; r++) {
+        bool relayed = false;
+        for (int s = 0; s < comm->ranks; s++)
+            relayed |= rondo_path_of(comm, s, r)->relay == rank + 1;
+        count += relayed;
+    }
+    return count;
+}
+
 /* Whether a rank has such an area. */
 static bool needs(const struct rondoComm *comm, int rank, enum rondo_area area)
 {
+    if (area == RONDO_AREA_RELAY)
+        return relayed_before(comm, rank, comm->ranks) > 0;
     for (int p = 0; p < comm->ranks; p++) {
         if (p == rank)
             continue;
@@ -44,6 +61,12 @@ static bool needs(const struct rondoComm *comm, int rank, enum rondo_area area)
 
 bool rondo_area_is_mapped(const struct rondoComm *comm, int rank, int peer, enum rondo_area area)
 {
+    if (area == RONDO_AREA_RELAY) {
+        for (int p = 0; p < comm->ranks; p++)
+            if (rondo_path_of(comm, rank, p)->relay == peer + 1 || rondo_path_of(comm, p, rank)->relay == peer + 1)
+                return true;
+        return false;
+    }
     return is_outbox(area) ? waiting_area(rondo_path_of(comm, peer, rank)) == area
                            : waiting_area(rondo_path_of(comm, rank, peer)) == area;
 }
@@ -56,13 +79,20 @@ static size_t entry_bytes(const struct rondoComm *comm, enum rondo_area area)
 
 static size_t area_bytes(const struct rondoComm *comm, enum rondo_area area)
 {
-    return entry_bytes(comm, area) * (is_outbox(area) ? (size_t)comm->ranks - 1 : 1);
+    const int count = area == RONDO_AREA_RELAY ? relayed_before(comm, comm->rank, comm->ranks)
+                      : is_outbox(area)        ? comm->ranks - 1
+                                               : 1;
+    return entry_bytes(comm, area) * (size_t)count;
 }
 
-/* Where in an owner's outbox the mailbox for a receiver lies. */
+/* Where in an owner's area the mailbox for a receiver lies. */
 static size_t entry_at(const struct rondoComm *comm, enum rondo_area area, int owner, int receiver)
 {
-    return is_outbox(area) ? entry_bytes(comm, area) * (size_t)(receiver < owner ? receiver : receiver - 1) : 0;
+    const int before = area == RONDO_AREA_RELAY ? relayed_before(comm, owner, receiver)
+                       : !is_outbox(area)       ? 0
+                       : receiver < owner       ? receiver
+                                                : receiver - 1;
+    return entry_bytes(comm, area) * (size_t)before;
 }
 
 struct rondo_box rondo_own_box(const struct rondoComm *comm, enum rondo_area area, int receiver)
@@ -77,7 +107,7 @@ struct rondo_box rondo_waiting_box(const struct rondoComm *comm, int sender, int
 {
     const struct rondo_path *path = rondo_path_of(comm, sender, receiver);
     const enum rondo_area area = waiting_area(path);
-    const int owner = path->at_sender ? sender : receiver;
+    const int owner = path->relay ? path->relay - 1 : path->at_sender ? sender : receiver;
     if (owner == comm->rank)
         return rondo_own_box(comm, area, receiver);
     const struct rondo_link *link = &comm->links->open[owner][area];
@@ -98,7 +128,9 @@ static rondoResult_t reset_area(struct rondoComm *comm, enum rondo_area area)
     const uint32_t epoch = (uint32_t)rondo_env()->epoch_start;
     for (int p = 0; p < comm->ranks; p++) {
         const struct rondo_box box = rondo_own_box(comm, area, p);
-        if (is_outbox(area) ? p != comm->rank : p == comm->rank)
+        if (area == RONDO_AREA_RELAY ? relayed_before(comm, comm->rank, p) != relayed_before(comm, comm->rank, p + 1)
+            : is_outbox(area)        ? p != comm->rank
+                                     : p == comm->rank)
             RONDO_TRY(rondo_lanes_reset_box(comm->anchor, &comm->limits, epoch, &box));
     }
     return rondoSuccess;

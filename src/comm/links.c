@@ -83,7 +83,7 @@ static rondoResult_t open_links(struct maker *m)
                                   rondo_area_is_host(a) ? "host" : "device", rondo_last_error());
             rondo_log(m->warned ? RONDO_LOG_INFO : RONDO_LOG_WARN, "rank %d: %s memory of rank %d cannot be mapped: %s",
                       comm->rank, mapping_names[comm->links->kind], p, rondo_last_error());
-            verdicts[p] = RONDO_PAIR_NOT_MAPPED;
+            verdicts[p] = (uint8_t)(RONDO_PAIR_NOT_MAPPED | (verdicts[p] & RONDO_PAIR_NVLINK));
             failed = true;
         }
     m->warned |= failed;
@@ -197,9 +197,23 @@ static uint64_t bulk_from(const struct rondoComm *comm, const struct rondo_path 
 static void keep_slower(struct rondo_path *slowest, const struct rondo_path *path)
 {
     slowest->host |= path->host;
-    slowest->at_sender |= path->at_sender;
+    slowest->at_sender |= path->at_sender || path->relay;
     slowest->sender_copies |= path->sender_copies;
     slowest->receiver_copies |= path->receiver_copies;
+}
+
+/* A pair that cannot go by its own device memory goes by that of a third rank, if there is one. */
+static void find_relay(const struct rondoComm *comm, int s, int r, struct rondo_path *path)
+{
+    const uint8_t *found = comm->links->verdicts;
+    const int n = comm->ranks;
+    const uint8_t pair =
+        rondo_verdict_of(comm, s, r) > rondo_verdict_of(comm, r, s) ? found[s * n + r] : found[r * n + s];
+    for (int t = 0; t < n && path->host; t++) {
+        const uint8_t three[] = {found[s * n + t], found[t * n + s], found[r * n + t], found[t * n + r]};
+        if (t != s && t != r && rondo_path_may_relay(pair, three))
+            *path = (struct rondo_path){.relay = (uint8_t)(t + 1)};
+    }
 }
 
 /* The paths, and how large mailboxes may be: where each rank has one for every peer, all of them together get what one gets
@@ -219,7 +233,8 @@ static rondoResult_t choose(struct maker *m)
             RONDO_TRY(rondo_path_choose(&m->cards[s].wish, &m->cards[r].wish, rondo_verdict_of(comm, s, r),
                                         rondo_verdict_of(comm, r, s), path));
             comm->limits.posts |= path->sender_copies || path->receiver_copies;
-            outboxes |= path->at_sender || path->sender_copies;
+            find_relay(comm, s, r, path);
+            outboxes |= path->at_sender || path->sender_copies || path->relay;
             keep_slower(&slowest, path);
         }
     for (unsigned c = 0; c < RONDO_COLLECTIVE_COUNT; c++)
@@ -266,6 +281,16 @@ static rondoResult_t give_up(struct rondoComm *comm)
     return rondoSuccess;
 }
 
+/* Whether rank s, for its part, can use the path to rank r. */
+static bool works(const struct rondoComm *comm, int s, int r)
+{
+    const struct rondo_path *path = rondo_path_of(comm, s, r);
+    if (path->relay)
+        return rondo_verdict_of(comm, s, path->relay - 1) <= RONDO_PAIR_READS &&
+               rondo_verdict_of(comm, s, r) < RONDO_PAIR_NOT_RELAYED;
+    return path->host || rondo_verdict_of(comm, s, r) <= RONDO_PAIR_READS;
+}
+
 /* What all ranks found of all pairs. *fine: all of those that are to use device memory can. */
 static rondoResult_t judge(struct maker *m, bool *fine)
 {
@@ -276,7 +301,7 @@ static rondoResult_t judge(struct maker *m, bool *fine)
     *fine = true;
     for (int s = 0; s < comm->ranks; s++)
         for (int r = 0; r < comm->ranks; r++)
-            *fine &= s == r || rondo_path_of(comm, s, r)->host || rondo_verdict_of(comm, s, r) <= RONDO_PAIR_READS;
+            *fine &= s == r || works(comm, s, r);
     return rondoSuccess;
 }
 
@@ -298,7 +323,8 @@ static rondoResult_t listen(struct rondoComm *comm)
                   "rank %d: what rank %d's kernel stored for it in device memory %s; they exchange data through host "
                   "memory instead",
                   comm->rank, p, what);
-        comm->links->verdicts[comm->rank * comm->ranks + p] = RONDO_PAIR_NOT_SEEN;
+        comm->links->verdicts[comm->rank * comm->ranks + p] =
+            rondo_path_of(comm, p, comm->rank)->relay ? RONDO_PAIR_NOT_RELAYED : RONDO_PAIR_NOT_SEEN;
     }
     return rondoSuccess;
 }
@@ -354,7 +380,8 @@ static rondoResult_t try_kind(struct maker *m, bool *made, bool *fine)
 static bool newly_unseen(const struct rondoComm *comm, const uint8_t *before)
 {
     for (int i = 0; i < comm->ranks * comm->ranks; i++)
-        if (comm->links->verdicts[i] == RONDO_PAIR_NOT_SEEN && before[i] != RONDO_PAIR_NOT_SEEN)
+        if ((comm->links->verdicts[i] & ~RONDO_PAIR_NVLINK) >= RONDO_PAIR_NOT_SEEN &&
+            comm->links->verdicts[i] != before[i])
             return true;
     return false;
 }
@@ -439,6 +466,8 @@ static rondoResult_t survey(struct maker *m)
         const struct rondo_p2p_verdict *verdict = &found.verdicts[p];
         char text[256];
         verdicts[p] = !verdict->allowed ? RONDO_PAIR_REFUSED : verdict->read ? RONDO_PAIR_READS : RONDO_PAIR_FINE;
+        if (verdict->path == RONDO_PATH_NVL)
+            verdicts[p] |= RONDO_PAIR_NVLINK;
         if (p == comm->rank || !rondo_log_enabled(RONDO_LOG_INFO))
             continue;
         rondo_survey_describe(&found, p, text, sizeof text);

@@ -22,7 +22,7 @@ static inline const struct rondo_path *rondo_path_of(const struct rondoComm *com
 /* What a rank found of a pair. */
 static inline enum rondo_pair_verdict rondo_verdict_of(const struct rondoComm *comm, int rank, int peer)
 {
-    return (enum rondo_pair_verdict)comm->links->verdicts[rank * comm->ranks + peer];
+    return (enum rondo_pair_verdict)(comm->links->verdicts[rank * comm->ranks + peer] & ~RONDO_PAIR_NVLINK);
 }
 
 #endif

@@ -14,6 +14,7 @@ enum rondo_area {
     RONDO_AREA_INBOX,       /* device memory, filled by peers' kernels */
     RONDO_AREA_COPIED,      /* inbox in device memory, filled by copy engines */
     RONDO_AREA_OUTBOX,      /* device memory, filled by this rank */
+    RONDO_AREA_RELAY,       /* inboxes of other ranks in this one's device memory, filled by peers' kernels */
     RONDO_AREA_HOST_INBOX,  /* host memory near the device, filled by peers' kernels */
     RONDO_AREA_HOST_COPIED, /* the same, filled by copy engines */
     RONDO_AREA_HOST_STOP,   /* the same, filled by either, from where a copy engine takes it to COPIED */

@@ -24,6 +24,8 @@ const char *rondo_pair_verdict_text(unsigned verdict)
         [RONDO_PAIR_REFUSED] = "the log of a rank says why",
         [RONDO_PAIR_NOT_MAPPED] = "memory could not be mapped",
         [RONDO_PAIR_NOT_SEEN] = "what one stored was not seen by the other's running kernel",
+        [RONDO_PAIR_NOT_RELAYED] =
+            "what one stored was not seen by the other's running kernel, nor through a third GPU",
     };
     return verdict < sizeof texts / sizeof *texts ? texts[verdict] : "unknown";
 }
@@ -49,9 +51,19 @@ rondoResult_t rondo_path_choose(const struct rondo_path_wish *sender, const stru
     return rondoSuccess;
 }
 
+bool rondo_path_may_relay(uint8_t pair_found, const uint8_t found[4])
+{
+    for (int i = 0; i < 4; i++)
+        if (!(found[i] & RONDO_PAIR_NVLINK) || (found[i] & ~RONDO_PAIR_NVLINK) > RONDO_PAIR_READS)
+            return false;
+    return (pair_found & ~RONDO_PAIR_NVLINK) < RONDO_PAIR_NOT_RELAYED;
+}
+
 void rondo_path_text(const struct rondo_path *path, const char *mapping, char *text, size_t room)
 {
-    if (path->host)
+    if (path->relay)
+        snprintf(text, room, "P2P/indirect/%u", path->relay - 1u);
+    else if (path->host)
         snprintf(text, room, "SHM/%s/%s", path->sender_copies ? "CE" : "direct",
                  path->receiver_copies ? "CE" : "direct");
     else
