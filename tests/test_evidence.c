@@ -163,7 +163,7 @@ static int reduce_in_tiny_steps(struct rig *rig)
 
 Test(evidence, a_reduce_in_steps_of_fewer_lines_than_ranks_is_right, .timeout = 200)
 {
-    if (!rig_on_host())
+    if (!rig_on_host() || RIG_SLOW)
         cr_skip_test("needs 50 ranks");
     setenv("RONDO_BUFFER_KIB", "64", 1);
     setenv("RONDO_TIMEOUT_MS", "30000", 1);

@@ -29,6 +29,7 @@ void rondo_card_fill(const struct rondoComm *comm, struct rondo_card *card)
     card->shared_device = comm->config.shared_device;
     card->forced = (int32_t)env->threads * 16 + choice_of(env->proto, "bulk") * 4 + choice_of(env->algo, "oneshot");
     card->capability = comm->info.capability;
+    card->check = env->check != 0;
     card->mig = comm->info.mig;
     card->shareable = comm->info.shareable && env->cumem_enable;
     card->legacy = comm->info.legacy_ipc;
@@ -61,6 +62,8 @@ rondoResult_t rondo_cards_check(const struct rondo_card *cards, int ranks)
             return differ("bufferKiB", r, card->buffer_kib, first->buffer_kib);
         if (card->shared_device != first->shared_device)
             return differ("sharedDevice", r, card->shared_device, first->shared_device);
+        if (card->check != first->check)
+            return differ("RONDO_CHECK", r, card->check, first->check);
         if (card->forced != first->forced)
             return differ("RONDO_ALGO, RONDO_PROTO or RONDO_THREADS", r, card->forced, first->forced);
     }

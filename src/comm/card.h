@@ -17,7 +17,7 @@ struct rondo_card {
     int32_t line_bytes, threads;
     int32_t min_ctas, max_ctas, buffer_kib, shared_device;
     int32_t forced; /* by RONDO_ALGO, RONDO_PROTO and RONDO_THREADS, to be compared */
-    int32_t capability;
+    int32_t capability, check;
     uint8_t shareable, legacy, mig;
     struct rondo_path_wish wish;
 };

@@ -60,6 +60,7 @@ static void set_limits(struct rondo_making *m)
             limits->max_threads = (unsigned)m->cards[r].threads;
     limits->max_per_thread = limits->max_threads == 1 ? 1u << 20 : 4;
     limits->forced_algo = forced_algo();
+    limits->check = env->check != 0;
     limits->forced_threads = env->threads > 0 ? (unsigned)env->threads : 0;
 }
 

@@ -4,9 +4,11 @@
 #include "common/face.h"
 #include "common/log.h"
 #include "common/result.h"
+#include "kernels/signature.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 /* A rank that left in order owes its peers nothing: what they still wait for 1 s later was never sent, or by a rank that is late. The
  * drop-in takes it for the latter much longer. */
@@ -68,6 +70,41 @@ static const char *const collective_names[RONDO_COLLECTIVE_COUNT] = {
     [RONDO_ALL_GATHER] = "all-gather", [RONDO_ALL_TO_ALL] = "all-to-all",         [RONDO_BROADCAST] = "broadcast",
 };
 
+static void signature_text(uint64_t signature, char *text, size_t room)
+{
+    struct rondo_signed s;
+    rondo_signature_unpack(signature, &s);
+    if (s.kind == RONDO_SIGNED_GROUP)
+        snprintf(text, room, "a group of %u collectives", (unsigned)(signature >> 4 & 0xfff));
+    else if (s.kind == RONDO_SIGNED_BARRIER)
+        snprintf(text, room, "a barrier");
+    else if (s.kind == 0 || s.kind > RONDO_COLLECTIVE_COUNT)
+        snprintf(text, room, "something unknown");
+    else {
+        char type[40] = "", root[24] = "";
+        if (s.kind - 1 <= RONDO_REDUCE)
+            snprintf(type, sizeof type, ", %s, %s%s", dtype_name(s.dtype), redop_name(s.redop),
+                     s.scaled ? " of scaled input" : "");
+        if (s.kind - 1 == RONDO_REDUCE || s.kind - 1 == RONDO_BROADCAST)
+            snprintf(root, sizeof root, ", root %u", s.root);
+        snprintf(text, room, "%s of %llu bytes%s%s", collective_names[s.kind - 1], (unsigned long long)s.bytes, type,
+                 root);
+    }
+}
+
+/* One text for both ranks of the pair: the lower one comes first. */
+static void report_different(struct rondoComm *comm, const struct rondo_report *report, const char *lane)
+{
+    const unsigned me = (unsigned)comm->rank;
+    char mine[128], theirs[128];
+    signature_text(report->mine, mine, sizeof mine);
+    signature_text(report->theirs, theirs, sizeof theirs);
+    rondo_comm_failed(comm, rondoInvalidUsage, "ranks run different ops on the %s lane: rank %u %s, rank %u %s%s", lane,
+                      me < report->peer ? me : report->peer, me < report->peer ? mine : theirs,
+                      me < report->peer ? report->peer : me, me < report->peer ? theirs : mine,
+                      strcmp(mine, theirs) ? "" : " (but not the same ones)");
+}
+
 static void handle_report(struct rondoComm *comm, enum rondo_lane_use use, const struct rondo_report *report)
 {
     const char *lane = use == RONDO_LANE_EAGER ? "eager" : "graph";
@@ -98,6 +135,9 @@ static void handle_report(struct rondoComm *comm, enum rondo_lane_use use, const
                           "two launches ran at the same time on the %s lane of rank %d: graphs with ops of one comm "
                           "must not overlap",
                           lane, comm->rank);
+        break;
+    case RONDO_REPORT_DIFFERENT:
+        report_different(comm, report, lane);
         break;
     default:
         result = rondoInvalidUsage;

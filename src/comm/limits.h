@@ -21,6 +21,7 @@ struct rondo_limits {
     unsigned fifo_channels;                     /* FIFOs from one rank to another, at most */
     int forced_algo;                            /* enum rondo_algo, -1: by size */
     unsigned forced_threads;                    /* 0: by size */
+    unsigned check;                             /* 1: launches compare what their ranks run */
     unsigned posts; /* 1: progress threads copy between some of the ranks (kernels/posts.h) */
 };
 

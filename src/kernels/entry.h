@@ -411,10 +411,38 @@ RONDO_FN struct rondo_form rondo_form_any(void)
     return form;
 }
 
+/* What the ranks of a launch run must be the same. One block asks, before anything of the launch is sent. */
+RONDO_CALL void rondo_batch_check(const struct rondo_batch_head *head, struct rondo_run run)
+{
+    const struct rondo_lane_args *lane = run.lane;
+    struct rondo_line line = {{0}};
+    line.w[0] = (uint32_t)head->signature;
+    line.w[1] = (uint32_t)(head->signature >> 32);
+    rondo_run_step(&run, 0);
+    for (unsigned d = 1 + rondo_thread(); d < lane->ranks && !run.dead; d += rondo_threads()) {
+        const unsigned p = rondo_peer_after(lane->rank, d, lane->ranks);
+        char *mailbox = rondo_mailbox_to(lane, lane->ranks, p);
+        rondo_line_store(rondo_token(&run, RONDO_TOKENS_OF_CHECK, mailbox, rondo_slot(lane->rank, p)), line);
+    }
+    if (lane->posts)
+        rondo_post_tokens(run, RONDO_TOKENS_OF_CHECK, 0, 1);
+    for (unsigned d = 1 + rondo_thread(); d < lane->ranks && !run.dead; d += rondo_threads()) {
+        const unsigned p = rondo_peer_after(lane->rank, d, lane->ranks);
+        char *mailbox = rondo_mailbox_from(lane, lane->ranks, p);
+        char *at = rondo_token(&run, RONDO_TOKENS_OF_CHECK, mailbox, rondo_slot(p, lane->rank));
+        const struct rondo_line came = rondo_line_take(&run, at, NULL, p, rondo_line_load(at));
+        const uint64_t theirs = came.w[0] | (uint64_t)came.w[1] << 32;
+        if (!run.dead && theirs != head->signature)
+            rondo_give_up_different(&run, p, head->signature, theirs);
+    }
+}
+
 RONDO_FN void rondo_batch_body(const struct rondo_batch_head *head)
 {
     struct rondo_run run = rondo_launch_begin(&head->lane, NULL);
     rondo_launch_mark(&head->lane);
+    if (head->signature && rondo_block() == 0)
+        rondo_batch_check(head, run);
     if (rondo_block() < head->exchange_blocks) {
         const struct rondo_part part = {
             (const struct rondo_work *)((const char *)head + head->works_at),

@@ -142,6 +142,22 @@ RONDO_CALL void rondo_give_up(const struct rondo_lane_args *lane, const struct r
         rondo_word_store(&lane->channels[c].stop, 1);
 }
 
+/* The same for a peer that runs something else. */
+RONDO_CALL void rondo_give_up_different(const struct rondo_run *run, unsigned peer, uint64_t mine, uint64_t theirs)
+{
+    const struct rondo_lane_args *lane = run->lane;
+    if (rondo_word_exchange(&lane->channels[0].claim, 1) == 0) {
+        struct rondo_report *report = lane->report;
+        rondo_word_store(&report->peer, peer);
+        report->mine = mine;
+        report->theirs = theirs;
+        rondo_fence();
+        rondo_word_store(&report->kind, RONDO_REPORT_DIFFERENT);
+    }
+    for (unsigned c = 0; c < RONDO_MAX_CHANNELS; c++)
+        rondo_word_store(&lane->channels[c].stop, 1);
+}
+
 #define RONDO_WAIT_OVER UINT64_MAX
 
 /* A waiting thread's look at whether it must go on, after `spins` polls. Takes and gives the time at which the wait began
@@ -270,8 +286,9 @@ enum rondo_token_kind {
     RONDO_TOKENS_OF_HALF = 0,
     RONDO_TOKENS_OF_BEGIN = 2,
     RONDO_TOKENS_OF_SELFTEST = 3, /* selftest.h. What is sent to a kernel that comes too late stays there */
-    RONDO_TOKENS_OF_PUSHES = 4, /* bulk.h */
+    RONDO_TOKENS_OF_PUSHES = 4,   /* bulk.h */
     RONDO_TOKENS_OF_RESULTS = 6,
+    RONDO_TOKENS_OF_CHECK = 8, /* signatures */
 };
 
 RONDO_FN char *rondo_token(const struct rondo_run *run, unsigned kind, char *mailbox, unsigned slot)

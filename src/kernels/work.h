@@ -49,10 +49,11 @@ struct rondo_channel {
 /* Why a kernel gave up. The host reads it from pinned memory. */
 enum rondo_report_kind {
     RONDO_REPORT_NONE,
-    RONDO_REPORT_TIMEOUT, /* waited longer than timeout_ns for `peer` */
-    RONDO_REPORT_ABORTED, /* was told to while it waited for `peer` */
-    RONDO_REPORT_OVERLAP, /* another launch was running on this lane */
-    RONDO_REPORT_STOPPED, /* launched (replayed) although the comm was gone or had failed */
+    RONDO_REPORT_TIMEOUT,   /* waited longer than timeout_ns for `peer` */
+    RONDO_REPORT_ABORTED,   /* was told to while it waited for `peer` */
+    RONDO_REPORT_OVERLAP,   /* another launch was running on this lane */
+    RONDO_REPORT_STOPPED,   /* launched (replayed) although the comm was gone or had failed */
+    RONDO_REPORT_DIFFERENT, /* `peer` runs something else: see mine and theirs */
 };
 
 /* Pinned host memory, one per lane: written by kernels but for `abort`. The fields after `kind` are valid once it is
@@ -66,6 +67,7 @@ struct rondo_report {
     uint32_t dtype, redop, algo;
     uint32_t collective; /* enum rondo_collective, or RONDO_TRANSFERS */
     uint64_t bytes;
+    uint64_t mine, theirs; /* rondo_batch_head.signature */
 };
 
 struct rondo_posts; /* kernels/post.h */
@@ -160,6 +162,8 @@ struct rondo_channel_works {
 struct rondo_batch_head {
     struct rondo_lane_args lane;
     struct rondo_fifo_args fifos;
+    uint64_t
+        signature; /* of what the launch's works are, to be compared with the peers'; 0: of nothing. plan/signature.h */
     uint32_t steps; /* of the works, by which the epoch advances: 1 unless there is only one work, 0 if there is none */
     uint16_t exchange_blocks;
     uint16_t channels_at; /* struct rondo_channel_works[exchange_blocks] */
@@ -208,9 +212,8 @@ struct rondo_selftest_args {
 #define RONDO_BOTH static inline
 #endif
 
-/* One for each half, one for the tokens that say that a launch has begun, one for the self-test of comm init, two for each half
- * of the bulk protocol. */
-enum { RONDO_TOKEN_ROWS = 8 };
+/* Rows of tokens, see enum rondo_token_kind. */
+enum { RONDO_TOKEN_ROWS = 10 };
 
 /* A lane's part of the mailbox, in bytes from its beginning: two halves of lines and an escape byte for each line; token
  * lines, RONDO_TOKEN_ROWS for each sender of a line for each of a launch's blocks; FIFOs and an escape byte for each of their lines; credits; two bulk

@@ -1,6 +1,7 @@
 #include "plan/plan.h"
 
 #include "kernels/instances.h"
+#include "kernels/signature.h"
 #include "plan/choose.h"
 #include "plan/transfers.h"
 
@@ -212,6 +213,28 @@ static struct rondo_shape plan_many(const struct rondo_limits *limits, const str
     return shape;
 }
 
+/* What the ranks of a launch compare. Its works are in the same order on all of them. */
+static uint64_t signature_of(const struct rondo_task *tasks, size_t count)
+{
+    uint64_t hash = 0xcbf29ce484222325u, packed = 0; /* FNV-1a */
+    for (size_t i = 0; i < count; i++) {
+        const struct rondo_task *task = &tasks[i];
+        const bool reduces = task->collective <= RONDO_REDUCE;
+        const struct rondo_signed what = {
+            .kind = task->collective == RONDO_BARRIER ? (unsigned)RONDO_SIGNED_BARRIER : 1u + task->collective,
+            .dtype = reduces ? task->dtype : 0,
+            .redop = reduces ? task->redop : 0,
+            .scaled = task->scaling != RONDO_UNSCALED,
+            .root = task->root,
+            .bytes = task->collective == RONDO_BARRIER ? 0 : task_bytes(task),
+        };
+        packed = rondo_signature_pack(&what);
+        for (unsigned b = 0; b < 64; b += 8)
+            hash = (hash ^ (packed >> b & 255)) * 0x100000001b3u;
+    }
+    return count == 1 ? packed : rondo_signature_of_group(hash, (unsigned)count);
+}
+
 /* The tasks' part of a batch, put behind the head. */
 static void plan_exchange(const struct rondo_limits *limits, const struct rondo_task *tasks, size_t count, size_t *at,
                           struct rondo_plan_launch *launch)
@@ -250,6 +273,8 @@ static bool plan_single(const struct rondo_limits *limits, const struct rondo_ta
                         struct rondo_plan_launch *launch)
 {
     struct rondo_work *work = &launch->args.single.work;
+    if (limits->check)
+        return false;
     if (task->collective == RONDO_BARRIER) {
         launch->kernel = RONDO_KERNEL_BARRIER;
         launch->blocks = 1;
@@ -282,7 +307,7 @@ static unsigned group_kernel(const struct rondo_group_plan *plan, const struct r
     const struct rondo_work *works = (const struct rondo_work *)((const char *)head + head->works_at);
     const unsigned ranks = plan->limits->ranks;
     uint64_t lines[RONDO_MAX_CHANNELS] = {0};
-    if (plan->limits->posts || (ranks != 2 && ranks != 4 && ranks != 8))
+    if (plan->limits->posts || plan->limits->check || (ranks != 2 && ranks != 4 && ranks != 8))
         return RONDO_KERNEL_BATCH;
     for (size_t i = 0; i < count; i++) {
         const struct rondo_task *task = &plan->tasks[plan->tasks_done + i];
@@ -315,6 +340,8 @@ static void plan_batch(struct rondo_group_plan *plan, size_t count, bool message
         plan_exchange(plan->limits, plan->tasks + plan->tasks_done, count, &at, launch);
     if (count == 1 && plan->tasks[plan->tasks_done].collective != RONDO_BARRIER)
         bulk = ((const struct rondo_work *)(start + head->works_at))->bulk;
+    if (plan->limits->check && count)
+        head->signature = signature_of(plan->tasks + plan->tasks_done, count);
     head->steps = launch->steps;
     head->transfers_at = (uint16_t)at;
     launch->messages = 0;
