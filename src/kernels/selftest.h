@@ -8,8 +8,6 @@
 
 #include "kernels/post.h"
 
-enum { RONDO_SELFTEST_ROW = RONDO_TOKEN_ROWS - 1 };
-
 /* The longest that it waits, whatever the host does. */
 #define RONDO_SELFTEST_NS 20000000000ull
 
@@ -21,7 +19,7 @@ RONDO_FN uint32_t rondo_selftest_word(unsigned rank)
 
 RONDO_FN char *rondo_selftest_line(const struct rondo_lane_args *lane, char *mailbox, unsigned slot)
 {
-    const unsigned number = (RONDO_SELFTEST_ROW * (lane->ranks - 1u) + slot) * RONDO_MAX_CHANNELS;
+    const unsigned number = (RONDO_TOKENS_OF_SELFTEST * (lane->ranks - 1u) + slot) * RONDO_MAX_CHANNELS;
     return mailbox + rondo_mailbox_tokens_at(lane->half_lines, RONDO_LINE_BYTES) + (size_t)number * RONDO_LINE_BYTES;
 }
 
