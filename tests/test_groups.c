@@ -207,9 +207,8 @@ static void put(const char *name, const char *const *values, unsigned count, str
     else
         unsetenv(name);
 }
-#define PUT(draw, name, ...)                                               \
-    put(name, (const char *const[]){__VA_ARGS__},                          \
-        sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *), draw)
+#define PUT(draw, name, ...) \
+    put(name, (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *), draw)
 
 /* What all ranks must have alike; returns how many there are. */
 static int mix_all(uint64_t seed)
@@ -258,7 +257,8 @@ Test(groups, are_right_over_paths_and_protocols_of_all_kinds, .timeout = 300)
     if (!rig_on_host() || rig_ranks(MIX_MOST_RANKS) < MIX_MOST_RANKS)
         cr_skip_test("many ranks of the host device");
     setenv("RONDO_TEST_GROUPS", "30", 0);
-    for (long mix = first < 0 ? 0 : first; mix < (first < 0 ? 0 : first) + parameter("RONDO_TEST_MIXES", MIXES); mix++) {
+    for (long mix = first < 0 ? 0 : first; mix < (first < 0 ? 0 : first) + parameter("RONDO_TEST_MIXES", MIXES);
+         mix++) {
         const int ranks = mix_all((uint64_t)mix);
         mix_one((uint64_t)mix, 0);
         snprintf(text, sizeof text, "%ld", mix);

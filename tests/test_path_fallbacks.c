@@ -188,6 +188,35 @@ Test(path_fallbacks, leave_no_token_for_the_bulk_protocol, .timeout = 100)
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = 3, .no_comm = true, .apart = true}, exchanges_by_bulk), 0);
 }
 
+/* Rank 1's device runs no kernel for four seconds, in which the paths are chosen anew, for what rank 0 does not see of rank 2: the
+ * first test's kernel then comes to memory that is gone. */
+static int is_late_for_the_first_test(struct rig *rig)
+{
+    if (rig->rank == 1) {
+        setenv("RONDO_P2P_DISABLE", "1", 1);
+        faults.hold_streams_ms = 4000;
+    }
+    if (rig->rank == 2)
+        faults.unseen = 1u << RONDO_MEM_SHAREABLE;
+    if (rig->rank)
+        faults_install();
+    RIG_OK(rondoCommInitRank(&rig->comm, rig->ranks, rig->ids[1], rig->rank));
+    const int failed = rig_try(rig, 1);
+    usleep(4500000); /* what runs late has run */
+    RIG_OK(rondoCommDestroy(rig->comm));
+    return failed;
+}
+
+/* The next test's record was the last one's, which had told it to end. */
+Test(path_fallbacks, end_for_a_kernel_of_an_earlier_test, .timeout = 100)
+{
+    if (rig_ranks(3) < 3 || !rig_on_host())
+        cr_skip_test("three ranks of the host device");
+    setenv("RONDO_TIMEOUT_MS", "20000", 1);
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = 3, .no_comm = true, .apart = true}, is_late_for_the_first_test),
+                 0);
+}
+
 /* All ranks are in one process, whose devices cannot use each other's memory. */
 static int has_no_pointers(struct rig *rig)
 {

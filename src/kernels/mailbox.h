@@ -270,7 +270,7 @@ enum rondo_token_kind {
     RONDO_TOKENS_OF_HALF = 0,
     RONDO_TOKENS_OF_BEGIN = 2,
     RONDO_TOKENS_OF_SELFTEST = 3, /* selftest.h. What is sent to a kernel that comes too late stays there */
-    RONDO_TOKENS_OF_PUSHES = 4, /* bulk.h */
+    RONDO_TOKENS_OF_PUSHES = 4,   /* bulk.h */
     RONDO_TOKENS_OF_RESULTS = 6,
 };
 
