@@ -1,5 +1,6 @@
 /* Random groups of all ops, types, sizes, places, comms and streams, eager and captured, against a plain reference. A failure
  * names its seed; RONDO_TEST_SEED=N runs that one alone, RONDO_TEST_GROUPS=N as many. */
+#include "support/faults.h"
 #include "support/item.h"
 #include "support/mailbox.h"
 #include "support/rig.h"
@@ -192,4 +193,77 @@ Test(groups, are_right_near_the_wrap_of_epochs_and_positions)
     setenv("RONDO_EPOCH_START", "-40", 1);
     setenv("RONDO_BUFFER_KIB", "64", 1);
     run(rig_ranks(3), RIG_PROCESSES);
+}
+
+/* ---- comms whose paths, protocols and sizes are drawn too ---- */
+
+enum { MIXES = RIG_SLOW ? 2 : 6, MIX_MOST_RANKS = 11 };
+
+static void put(const char *name, const char *const *values, unsigned count, struct draw *draw)
+{
+    const char *value = values[draw_below(draw, count)];
+    if (value)
+        setenv(name, value, 1);
+    else
+        unsetenv(name);
+}
+#define PUT(draw, name, ...) \
+    put(name, (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *), draw)
+
+/* What all ranks must have alike; returns how many there are. */
+static int mix_all(uint64_t seed)
+{
+    struct draw draw = {seed * 1000};
+    PUT(&draw, "RONDO_PROTO", "bulk", "bulk", "line", NULL);
+    PUT(&draw, "RONDO_ALGO", "oneshot", "twoshot", "twoshot", NULL);
+    PUT(&draw, "RONDO_BUFFER_KIB", "64", "65", "100", "300", NULL);
+    PUT(&draw, "RONDO_MAX_CTAS", "1", "3", "7", "16", NULL);
+    PUT(&draw, "RONDO_EPOCH_START", "-3", "0", "7", NULL);
+    return 2 + (int)draw_below(&draw, MIX_MOST_RANKS - 1);
+}
+
+/* What each may have for itself. */
+static void mix_one(uint64_t seed, int rank)
+{
+    struct draw draw = {seed * 1000 + 1 + (uint64_t)rank};
+    PUT(&draw, "RONDO_P2P_DISABLE", NULL, NULL, "1");
+    PUT(&draw, "RONDO_P2P_USE_CUDA_MEMCPY", NULL, "1");
+    PUT(&draw, "RONDO_P2P_READ_ENABLE", NULL, "1");
+    PUT(&draw, "RONDO_SHM_USE_CUDA_MEMCPY", NULL, "1");
+    PUT(&draw, "RONDO_SHM_MEMCPY_MODE", "1", "2", "3");
+    PUT(&draw, "RONDO_SHM_LOCALITY", "1", "2");
+}
+
+/* Rank 0 has what the test has: it has made the ids, so its environment is read already. */
+static int mixed_groups(struct rig *rig)
+{
+    const uint64_t seed = (uint64_t)parameter("RONDO_TEST_MIX", 0);
+    if (rig->rank)
+        mix_one(seed, rig->rank);
+    if (seed % 2) {
+        faults.copy_delay_us = 200;
+        faults_install();
+    }
+    RIG_OK(rondoCommInitRank(&rig->comm, rig->ranks, rig->ids[2], rig->rank));
+    const int failed = random_groups(rig);
+    RIG_OK(rondoCommDestroy(rig->comm));
+    return failed;
+}
+
+Test(groups, are_right_over_paths_and_protocols_of_all_kinds, .timeout = 300)
+{
+    const long first = parameter("RONDO_TEST_MIX", -1);
+    char text[24];
+    if (!rig_on_host() || rig_ranks(MIX_MOST_RANKS) < MIX_MOST_RANKS)
+        cr_skip_test("many ranks of the host device");
+    setenv("RONDO_TEST_GROUPS", "30", 0);
+    for (long mix = first < 0 ? 0 : first; mix < (first < 0 ? 0 : first) + parameter("RONDO_TEST_MIXES", MIXES);
+         mix++) {
+        const int ranks = mix_all((uint64_t)mix);
+        mix_one((uint64_t)mix, 0);
+        snprintf(text, sizeof text, "%ld", mix);
+        setenv("RONDO_TEST_MIX", text, 1);
+        cr_assert_eq(rig_run(&(struct rig_options){.ranks = ranks, .no_comm = true, .apart = true}, mixed_groups), 0,
+                     "RONDO_TEST_MIX=%ld RONDO_TEST_MIXES=1, %d ranks", mix, ranks);
+    }
 }

@@ -2,6 +2,7 @@
 #include "comm/comm.h"
 #include "common/clock.h"
 #include "support/faults.h"
+#include "support/holdings.h"
 #include "support/ways.h"
 
 #include <criterion/criterion.h>
@@ -188,6 +189,35 @@ Test(path_fallbacks, leave_no_token_for_the_bulk_protocol, .timeout = 100)
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = 3, .no_comm = true, .apart = true}, exchanges_by_bulk), 0);
 }
 
+/* Rank 1's device runs no kernel for four seconds, in which the paths are chosen anew, for what rank 0 does not see of rank 2: the
+ * first test's kernel then comes to memory that is gone. */
+static int is_late_for_the_first_test(struct rig *rig)
+{
+    if (rig->rank == 1) {
+        setenv("RONDO_P2P_DISABLE", "1", 1);
+        faults.hold_streams_ms = 4000;
+    }
+    if (rig->rank == 2)
+        faults.unseen = 1u << RONDO_MEM_SHAREABLE;
+    if (rig->rank)
+        faults_install();
+    RIG_OK(rondoCommInitRank(&rig->comm, rig->ranks, rig->ids[1], rig->rank));
+    const int failed = rig_try(rig, 1);
+    usleep(4500000); /* what runs late has run */
+    RIG_OK(rondoCommDestroy(rig->comm));
+    return failed;
+}
+
+/* The next test's record was the last one's, which had told it to end. */
+Test(path_fallbacks, end_for_a_kernel_of_an_earlier_test, .timeout = 100)
+{
+    if (rig_ranks(3) < 3 || !rig_on_host())
+        cr_skip_test("three ranks of the host device");
+    setenv("RONDO_TIMEOUT_MS", "20000", 1);
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = 3, .no_comm = true, .apart = true}, is_late_for_the_first_test),
+                 0);
+}
+
 /* All ranks are in one process, whose devices cannot use each other's memory. */
 static int has_no_pointers(struct rig *rig)
 {
@@ -267,4 +297,69 @@ Test(path_fallbacks, that_do_not_exist_are_a_clear_error_on_all_ranks, .timeout 
                      "case %zu", f);
     }
     cr_assert_eq(rig_names_in_shm(), 0);
+}
+
+/* ---- each step of init ---- */
+
+/* Rank 1's init fails at its n-th call of the device layer that may: n = 1, 2, … until there are no more. */
+static int fails_at_each_call(struct rig *rig)
+{
+    rondoUniqueId *id = (rondoUniqueId *)(void *)rig->scratch;
+    volatile int *results = (volatile int *)(void *)(rig->scratch + 4096), *more = results + 8;
+    struct holdings before;
+    faults_install();
+    *more = 1;
+    for (int n = 0; *more; n++) {
+        if (rig->rank == 0)
+            RIG_OK(rondoGetUniqueId(id));
+        RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
+        faults.calls = 0;
+        faults.fail_at = rig->rank == 1 ? n : 0; /* of the first, 0, nothing fails */
+        const uint64_t start = rondo_now_ns();
+        rig->comm = NULL;
+        const rondoResult_t result = rondoCommInitRank(&rig->comm, rig->ranks, *id, rig->rank);
+        const bool fired = faults.calls >= n;
+        faults.fail_at = 0;
+        results[rig->rank] = result;
+        RIG_CHECK(since_ms(start) < 8000, "call %d, %f ms", n, since_ms(start));
+        RIG_CHECK(result != rondoTimeout, "call %d", n);
+        if (rig->rank == 1 && result != rondoSuccess)
+            RIG_CHECK(strstr(rondoGetLastError(NULL), "a test's fault"), "call %d", n);
+        if (result != rondoSuccess && rig->rank != 1)
+            RIG_CHECK(strstr(rondoGetLastError(NULL), "rank "), "call %d", n); /* 0, where that hears nothing of 1 */
+        RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
+        for (int r = 0; r < rig->ranks; r++)
+            RIG_CHECK((results[r] == rondoSuccess) == (result == rondoSuccess), "call %d, rank %d", n, r);
+        if (rig->rank == 1)
+            *more = fired;
+        if (result == rondoSuccess) {
+            if (rig_try(rig, 1))
+                return 1;
+            RIG_OK(rondoCommDestroy(rig->comm));
+        }
+        if (n == 0)
+            before = holdings();
+        else if (nothing_more(rig, &before)) {
+            fprintf(stderr, "call %d\n", n);
+            return 1;
+        }
+        RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
+    }
+    return 0;
+}
+
+Test(path_fallbacks, end_every_failure_of_init_on_all_ranks_and_leave_nothing, .timeout = 300)
+{
+    static const struct way some[] = {
+        {.tail = ""},
+        {.tail = "", .settings = {"P2P_USE_CUDA_MEMCPY=1", "CUMEM_ENABLE=0"}},
+        {.tail = "", .settings = {"P2P_DISABLE=1", "SHM_USE_CUDA_MEMCPY=1", "SHM_MEMCPY_MODE=3"}},
+    };
+    if (rig_ranks(3) < 3 || !rig_on_host())
+        cr_skip_test("three ranks of the host device");
+    for (size_t w = 0; w < sizeof some / sizeof *some; w++) {
+        way_set(&some[w]);
+        cr_assert_eq(rig_run(&(struct rig_options){.ranks = 3, .no_comm = true, .apart = true}, fails_at_each_call), 0,
+                     "way %zu", w);
+    }
 }

@@ -1,5 +1,6 @@
 /* Plans as pure data: no device, no comm. */
 #include "comm/lane.h"
+#include "comm/limits.h"
 #include "plan/plan.h"
 
 #include "kernels/instances.h"
@@ -246,4 +247,27 @@ Test(plan, has_room_in_64_mebibytes_on_up_to_four_gpus)
         cr_assert_leq(bytes, 64u << 20, "%zu bytes with %u ranks", bytes, ranks);
         cr_assert_geq(bytes, 50u << 20, "%zu bytes with %u ranks: room is left", bytes, ranks);
     }
+}
+
+/* Blocks of forced sizes in the smallest mailboxes had steps of fewer lines than there are ranks: owners of the last shards then heard
+ * from nobody in the step before the last. */
+Test(plan, gives_each_of_several_steps_a_line_for_every_rank)
+{
+    static const unsigned threads[] = {0, 32, 48, 64, 100, 512};
+    for (unsigned ranks = 2; ranks <= RONDO_MAX_RANKS; ranks++)
+        for (unsigned t = 0; t < sizeof threads / sizeof *threads; t++)
+            for (unsigned bulk = 0; bulk < 2; bulk++) {
+                struct rondo_limits limits = gpu_limits(ranks);
+                struct rondo_plan_launch launch;
+                const struct rondo_task task = task_of(1 << 20, RONDO_F32);
+                limits.forced_threads = threads[t];
+                limits.forced_algo = RONDO_TWO_SHOT;
+                limits.bulk_from[RONDO_ALL_REDUCE] = bulk ? 1 : UINT64_MAX;
+                rondo_limits_fit(&limits, 64 << 10);
+                plan_next(&limits, &task, 1, &launch);
+                const struct rondo_work *work = work_of(&launch, 0);
+                cr_assert(work->steps == 1 || work->step_lines >= ranks, "%u ranks, %u threads: steps of %u lines",
+                          ranks, threads[t], work->step_lines);
+                cr_assert_leq(slots(&limits, work) * work->step_lines, bulk ? limits.bulk_lines : limits.half_lines);
+            }
 }

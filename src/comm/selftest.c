@@ -5,6 +5,7 @@
 #include "common/log.h"
 #include "common/result.h"
 
+#include <stdio.h>
 #include <string.h>
 
 _Static_assert(RONDO_MAX_RANKS <= sizeof((struct rondo_selftest_record *)0)->heard / sizeof(uint32_t),
@@ -21,9 +22,10 @@ enum {
 struct test {
     struct rondoComm *comm;
     struct rondo_selftest_record *record;
+    uint32_t number;
     struct CUstream_st *stream;
     struct rondo_event *end;
-    bool launched, over;
+    bool launched, recorded, over; /* recorded: `end`, without which it is not known when the kernel ends */
 };
 
 static bool cancelled(const struct test *test)
@@ -31,10 +33,22 @@ static bool cancelled(const struct test *test)
     return __atomic_load_n(&test->comm->cancelled, __ATOMIC_RELAXED) != 0;
 }
 
+static rondoResult_t record_end(struct test *test)
+{
+    struct rondoComm *comm = test->comm;
+    void *token;
+    RONDO_TRY(comm->ops->enter(comm->device, &token));
+    const rondoResult_t result = comm->ops->event_record(comm->device, test->end, test->stream);
+    test->recorded = result == rondoSuccess;
+    comm->ops->leave(comm->device, token);
+    return result;
+}
+
 static rondoResult_t launch(struct test *test)
 {
     struct rondoComm *comm = test->comm;
-    const struct rondo_selftest_args args = {comm->lanes[RONDO_LANE_EAGER].args, comm->anchor->selftest.device};
+    const struct rondo_selftest_args args = {comm->lanes[RONDO_LANE_EAGER].args, comm->anchor->selftest.device,
+                                             test->number};
     const struct rondo_launch launch = {
         .kernel = comm->kernels[RONDO_KERNEL_SELFTEST],
         .blocks = 1,
@@ -47,10 +61,8 @@ static rondoResult_t launch(struct test *test)
     RONDO_TRY(comm->ops->enter(comm->device, &token));
     rondoResult_t result = comm->ops->launch(comm->device, &launch);
     test->launched = result == rondoSuccess;
-    if (result == rondoSuccess)
-        result = comm->ops->event_record(comm->device, test->end, test->stream);
     comm->ops->leave(comm->device, token);
-    return result;
+    return result == rondoSuccess ? record_end(test) : result;
 }
 
 static rondoResult_t start(struct test *test)
@@ -59,17 +71,24 @@ static rondoResult_t start(struct test *test)
     if (!comm->anchor->selftest.host)
         RONDO_TRY(comm->ops->pinned_alloc(comm->device, sizeof *test->record, &comm->anchor->selftest));
     test->record = comm->anchor->selftest.host;
-    memset(test->record, 0, sizeof *test->record);
+    /* Kernels of earlier tests may still come: to them the record stays as it is. */
+    test->number = test->record->stop + 1;
+    memset(test->record->heard, 0, sizeof test->record->heard);
     RONDO_TRY(comm->ops->event_create(comm->device, &test->end));
     RONDO_TRY(comm->ops->stream_create(comm->device, &test->stream));
     return launch(test);
+}
+
+static bool has_begun(const struct test *test)
+{
+    return __atomic_load_n(&test->record->begun, __ATOMIC_ACQUIRE) == test->number; /* rondo_selftest_body */
 }
 
 /* Whether the kernel runs, or has. */
 static bool await_begin(const struct test *test)
 {
     const uint64_t end = rondo_now_ns() + BEGIN_MS * 1000000ull;
-    while (!__atomic_load_n(&test->record->begun, __ATOMIC_ACQUIRE)) { /* rondo_selftest_body */
+    while (!has_begun(test)) {
         if (cancelled(test) || rondo_now_ns() > end)
             return false;
         rondo_sleep_ns(10000);
@@ -86,25 +105,39 @@ static rondoResult_t await_end(struct test *test, unsigned ms, bool even_cancell
     return rondoSuccess;
 }
 
+/* Where the end could not be recorded, once more; the error that counts is the first. */
+static void record_again(struct test *test)
+{
+    char text[512];
+    snprintf(text, sizeof text, "%s", rondo_last_error());
+    record_end(test);
+    rondo_repeat(rondoSystemError, "%s", text);
+}
+
 /* Ends the kernel. One that comes later finds the record, and does nothing. */
 static rondoResult_t stop(struct test *test)
 {
     struct rondoComm *comm = test->comm;
     rondoResult_t result = rondoSuccess;
     if (test->launched) {
-        __atomic_store_n(&test->record->stop, 1, __ATOMIC_RELEASE); /* rondo_selftest_hear */
-        result = await_end(test, SETTLE_MS, true);
-        if (!test->over && result == rondoSuccess && __atomic_load_n(&test->record->begun, __ATOMIC_ACQUIRE))
+        __atomic_store_n(&test->record->stop, test->number, __ATOMIC_RELEASE); /* rondo_selftest_is_over */
+        if (!test->recorded)
+            record_again(test);
+        if (test->recorded)
+            result = await_end(test, SETTLE_MS, true);
+        if (test->recorded && !test->over && result == rondoSuccess && has_begun(test))
             result = await_end(test, END_MS, true);
     }
     comm->ops->stream_destroy(comm->device, test->stream);
     if (!test->launched || test->over) {
-        comm->ops->event_destroy(comm->device, test->end);
+        if (test->end)
+            comm->ops->event_destroy(comm->device, test->end);
         return result;
     }
     rondo_anchor_hold(comm->anchor);
-    rondo_anchor_drop_after(comm->anchor, test->end);
-    if (!__atomic_load_n(&test->record->begun, __ATOMIC_ACQUIRE))
+    if (test->recorded)
+        rondo_anchor_drop_after(comm->anchor, test->end);
+    if (test->recorded && !has_begun(test))
         return result;
     comm->links = NULL; /* it may be at the peers' memory */
     return rondo_fail(rondoSystemError, "rank %d: the self-test's kernel does not end", comm->rank);

@@ -36,6 +36,11 @@ RONDO_FN void rondo_selftest_send(const struct rondo_run *run, unsigned peer)
     }
 }
 
+RONDO_FN bool rondo_selftest_is_over(const struct rondo_selftest_args *args)
+{
+    return rondo_word_load(&args->record->stop) >= args->number;
+}
+
 /* Looks once more after it was told to end: on the host device one thread hears all peers in turn. */
 RONDO_FN uint32_t rondo_selftest_hear(const struct rondo_selftest_args *args, uint64_t begun, unsigned peer)
 {
@@ -44,7 +49,7 @@ RONDO_FN uint32_t rondo_selftest_hear(const struct rondo_selftest_args *args, ui
     struct rondo_line line = rondo_line_load(at);
     for (unsigned spins = 1; rondo_line_is_empty(line); spins++) {
         const bool over = spins % RONDO_SPINS_PER_LOOK == 0 &&
-                          (rondo_word_load(&args->record->stop) || rondo_clock_ns() - begun > RONDO_SELFTEST_NS);
+                          (rondo_selftest_is_over(args) || rondo_clock_ns() - begun > RONDO_SELFTEST_NS);
         rondo_pause(spins);
         line = rondo_line_load(at);
         if (over && rondo_line_is_empty(line))
@@ -60,12 +65,14 @@ RONDO_FN void rondo_selftest_body(const struct rondo_selftest_args *args)
     const struct rondo_lane_args *lane = &args->lane;
     const struct rondo_run run = {.lane = lane};
     const uint64_t begun = rondo_clock_ns();
+    if (rondo_barrier_any(rondo_selftest_is_over(args)))
+        return; /* so late that the mailboxes may be gone, and the record another test's */
     if (rondo_thread() == 0)
-        rondo_word_store(&args->record->begun, 1);
+        rondo_word_store(&args->record->begun, args->number);
     rondo_fence();
     rondo_barrier();
-    if (rondo_word_load(&args->record->stop))
-        return; /* so late that the mailboxes may be gone */
+    if (rondo_selftest_is_over(args))
+        return; /* the host may not have seen that it has begun */
     for (unsigned d = 1 + rondo_thread(); d < lane->ranks; d += rondo_threads())
         rondo_selftest_send(&run, rondo_peer_after(lane->rank, d, lane->ranks));
     for (unsigned d = 1 + rondo_thread(); d < lane->ranks; d += rondo_threads()) {

@@ -194,16 +194,18 @@ enum rondo_selftest_finding {
     RONDO_SELFTEST_UNTESTED, /* a kernel did not get to run; the kernel does not say it */
 };
 
-/* Pinned memory. */
+/* Pinned memory. Tests have numbers from 1 on: a kernel that its device ran late may come when the next test is under way, and is
+ * to find that its own is over. */
 struct rondo_selftest_record {
-    uint32_t stop;      /* host: end */
-    uint32_t begun;     /* kernel: it runs */
+    uint32_t stop;      /* host: tests up to this one are to end */
+    uint32_t begun;     /* kernel: this test's runs */
     uint32_t heard[64]; /* kernel: a finding for each rank but its own. As many as a comm may have */
 };
 
 struct rondo_selftest_args {
     struct rondo_lane_args lane;
     struct rondo_selftest_record *record;
+    uint32_t number; /* of the test */
 };
 
 #ifdef __CUDACC__

@@ -1,4 +1,5 @@
 /* What a comm says of itself. */
+#include "comm/areas.h"
 #include "comm/comm.h"
 #include "common/result.h"
 #include "nccl/nccl.h"
@@ -32,9 +33,9 @@ ncclResult_t pncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t
     RONDO_TRY(rondo_comm_enter_ended(comm));
     const struct rondo_anchor *anchor = comm->anchor;
     const bool counted = stat == ncclStatGpuMemPersist || stat == ncclStatGpuMemTotal;
-    *value =
-        counted ? anchor->control.bytes + anchor->areas[RONDO_AREA_INBOX].bytes + anchor->areas[RONDO_AREA_OUTBOX].bytes
-                : 0;
+    *value = counted ? anchor->control.bytes : 0;
+    for (int a = 0; counted && a < RONDO_AREA_COUNT; a++)
+        *value += rondo_area_is_host((enum rondo_area)a) ? 0 : anchor->areas[a].bytes;
     rondo_comm_leave(comm);
     return rondoSuccess;
 }

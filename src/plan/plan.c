@@ -80,6 +80,8 @@ static struct rondo_shape plan_steps(const struct rondo_limits *limits, const st
     while (shape.channels > 1 &&
            room / (shape.channels * shape.threads) * shape.channels * shape.threads < limits->ranks)
         shape.channels--;
+    if (room >= limits->ranks && room / shape.threads * shape.threads < limits->ranks) /* and there is one channel */
+        shape.threads = limits->ranks;
     const uint64_t stride = (uint64_t)shape.channels * shape.threads;
     const uint64_t fewest = divide_up(limits->ranks, stride);
     const uint64_t usual = (work->bulk ? 2 : 1) * limits->max_per_thread, most = fewest > usual ? fewest : usual;

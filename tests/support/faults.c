@@ -20,11 +20,23 @@ static rondoResult_t fault(const char *what, enum rondo_mem_kind kind)
     return rondo_fail(rondoSystemError, "a test's fault: no %s of memory of kind %d", what, (int)kind);
 }
 
+/* Whether this call is the one that fails. */
+static bool is_next(void)
+{
+    return __atomic_add_fetch(&faults.calls, 1, __ATOMIC_SEQ_CST) == __atomic_load_n(&faults.fail_at, __ATOMIC_SEQ_CST);
+}
+
+static rondoResult_t next(const char *what)
+{
+    return is_next() ? rondo_fail(rondoSystemError, "a test's fault: %s", what) : rondoSuccess;
+}
+
 /* ---- memory ---- */
 
 static rondoResult_t mem_alloc(struct rondo_device *device, size_t bytes, enum rondo_mem_kind kind,
                                struct rondo_mem *mem)
 {
+    RONDO_TRY(next("an allocation"));
     return faults.no_alloc & 1u << kind ? fault("allocation", kind) : real->mem_alloc(device, bytes, kind, mem);
 }
 
@@ -32,12 +44,14 @@ static rondoResult_t mem_export(struct rondo_device *device, const struct rondo_
                                 struct rondo_mem_handle *handle)
 {
     handle->fd = -1;
+    RONDO_TRY(next("an export"));
     return faults.no_export & 1u << mem->kind ? fault("export", mem->kind) : real->mem_export(device, mem, handle);
 }
 
 static rondoResult_t mem_import(struct rondo_device *device, const struct rondo_mem_handle *handle, size_t bytes,
                                 enum rondo_mem_kind kind, struct rondo_mem *mem)
 {
+    RONDO_TRY(next("an import"));
     rondo_sleep_ns(faults.map_delay_ms * 1000000ull);
     if (faults.no_import & 1u << kind)
         return fault("import", kind);
@@ -48,12 +62,49 @@ static rondoResult_t mem_import(struct rondo_device *device, const struct rondo_
 
 static rondoResult_t mem_attach(struct rondo_device *device, struct rondo_device *owner, const struct rondo_mem *mem)
 {
+    RONDO_TRY(next("an attach"));
     rondo_sleep_ns(faults.map_delay_ms * 1000000ull);
     return faults.no_attach && mem->kind != RONDO_MEM_HOST ? fault("use", mem->kind)
                                                            : real->mem_attach(device, owner, mem);
 }
 
+static rondoResult_t pinned_alloc(struct rondo_device *device, size_t bytes, struct rondo_pinned *pinned)
+{
+    RONDO_TRY(next("pinned memory"));
+    return real->pinned_alloc(device, bytes, pinned);
+}
+
+static rondoResult_t fill(struct rondo_device *device, void *to, size_t pitch, uint32_t word, size_t words)
+{
+    RONDO_TRY(next("a fill"));
+    return real->fill(device, to, pitch, word, words);
+}
+
+static rondoResult_t write_(struct rondo_device *device, void *to, const void *from, size_t bytes)
+{
+    RONDO_TRY(next("a write"));
+    return real->write(device, to, from, bytes);
+}
+
 /* ---- streams ---- */
+
+static rondoResult_t event_create(struct rondo_device *device, struct rondo_event **event)
+{
+    RONDO_TRY(next("an event"));
+    return real->event_create(device, event);
+}
+
+static rondoResult_t event_record(struct rondo_device *device, struct rondo_event *event, struct CUstream_st *stream)
+{
+    RONDO_TRY(next("a record"));
+    return real->event_record(device, event, stream);
+}
+
+static rondoResult_t launch(struct rondo_device *device, const struct rondo_launch *what)
+{
+    RONDO_TRY(next("a launch"));
+    return real->launch(device, what);
+}
 
 static void hold(void *argument)
 {
@@ -63,6 +114,7 @@ static void hold(void *argument)
 
 static rondoResult_t stream_create(struct rondo_device *device, struct CUstream_st **stream)
 {
+    RONDO_TRY(next("a stream"));
     RONDO_TRY(real->stream_create(device, stream));
     return faults.hold_streams_ms ? rondoHostLaunch(hold, NULL, *stream) : rondoSuccess;
 }
@@ -138,6 +190,7 @@ static void *copy_late(void *argument)
 static rondoResult_t copier_create(struct rondo_device *device, struct rondo_copier **copier)
 {
     static unsigned seed; /* atomic */
+    RONDO_TRY(next("a copier"));
     struct late *late = calloc(1, sizeof *late);
     rondoResult_t result = real->copier_create(device, &late->copier);
     if (result != rondoSuccess) {
@@ -173,6 +226,7 @@ static void copier_destroy(struct rondo_device *device, struct rondo_copier *cop
 static rondoResult_t copier_copy(struct rondo_copier *copier, void *to, const void *from, size_t bytes)
 {
     struct late *late = late_of(copier);
+    RONDO_TRY(next("a copy"));
     if (__atomic_load_n(&faults.broken, __ATOMIC_ACQUIRE))
         return rondo_fail(rondoSystemError, "a test's fault: a copy of %zu bytes", bytes);
     pthread_mutex_lock(&late->lock);
@@ -213,6 +267,12 @@ static const struct rondo_device_ops *wrap(const struct rondo_device_ops *ops)
     row.mem_export = mem_export;
     row.mem_import = mem_import;
     row.mem_attach = mem_attach;
+    row.pinned_alloc = pinned_alloc;
+    row.fill = fill;
+    row.write = write_;
+    row.event_create = event_create;
+    row.event_record = event_record;
+    row.launch = launch;
     row.stream_create = stream_create;
     row.copier_create = copier_create;
     row.copier_destroy = copier_destroy;

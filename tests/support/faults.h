@@ -14,6 +14,7 @@ struct faults {
     unsigned hold_streams_ms; /* what Rondo's own streams are given runs so much later; host device only */
 
     /* Atomic, to be set at any time: */
+    int calls, fail_at;     /* calls of what may fail, so far; that with this number does */
     unsigned copy_delay_us; /* most that each copy takes besides: by chance, so that those of different copiers overtake
                                each other */
     int stalled;            /* while it is 1, copiers do not copy */
