@@ -4,6 +4,7 @@
 #include "comm/bootstrap.h"
 #include "comm/card.h"
 #include "comm/failure.h"
+#include "comm/paths.h"
 #include "comm/selftest.h"
 #include "comm/vote.h"
 #include "comm/watch.h"
@@ -171,78 +172,6 @@ static rondoResult_t open_lanes(struct rondoComm *comm)
 }
 
 /* ---- an attempt with one kind of device memory ---- */
-
-/* From which size on the bulk protocol is better for a collective on the slowest of the paths; measured on two H200s, see
- * docs/decisions/0006. */
-static uint64_t bulk_from(const struct rondoComm *comm, const struct rondo_path *slowest, unsigned collective)
-{
-    const bool rooted = collective == RONDO_REDUCE || collective == RONDO_BROADCAST;
-    const char *proto = rondo_env()->proto;
-    if (proto && !strcmp(proto, "bulk"))
-        return 1;
-    if (proto && !strcmp(proto, "line"))
-        return UINT64_MAX;
-    if (comm->info.line_bytes == 8) /* the host device: both are to be used */
-        return 256 << 10;
-    if (slowest->receiver_copies)
-        return UINT64_MAX;
-    if (slowest->sender_copies)
-        return slowest->host ? 2 << 20 : 16 << 20;
-    if (slowest->host || slowest->at_sender)
-        return slowest->host ? 2 << 20 : 256 << 10;
-    return collective == RONDO_ALL_REDUCE ? UINT64_MAX : rooted ? 32 << 20 : 16 << 20;
-}
-
-/* The one of two paths that decides how fast a collective is. */
-static void keep_slower(struct rondo_path *slowest, const struct rondo_path *path)
-{
-    slowest->host |= path->host;
-    slowest->at_sender |= path->at_sender || path->relay;
-    slowest->sender_copies |= path->sender_copies;
-    slowest->receiver_copies |= path->receiver_copies;
-}
-
-/* A pair that cannot go by its own device memory goes by that of a third rank, if there is one. */
-static void find_relay(const struct rondoComm *comm, int s, int r, struct rondo_path *path)
-{
-    const uint8_t *found = comm->links->verdicts;
-    const int n = comm->ranks;
-    const uint8_t pair =
-        rondo_verdict_of(comm, s, r) > rondo_verdict_of(comm, r, s) ? found[s * n + r] : found[r * n + s];
-    for (int t = 0; t < n && path->host; t++) {
-        const uint8_t three[] = {found[s * n + t], found[t * n + s], found[r * n + t], found[t * n + r]};
-        if (t != s && t != r && rondo_path_may_relay(pair, three))
-            *path = (struct rondo_path){.relay = (uint8_t)(t + 1)};
-    }
-}
-
-/* The paths, and how large mailboxes may be: where each rank has one for every peer, all of them together get what one gets
- * elsewhere. */
-static rondoResult_t choose(struct maker *m)
-{
-    struct rondoComm *comm = m->comm;
-    uint64_t half = (uint64_t)comm->config.buffer_kib * 1024;
-    struct rondo_path slowest = {0};
-    bool outboxes = false;
-    comm->limits.posts = 0;
-    for (int s = 0; s < comm->ranks; s++)
-        for (int r = 0; r < comm->ranks; r++) {
-            struct rondo_path *path = &comm->links->paths[s * comm->ranks + r];
-            if (s == r)
-                continue;
-            RONDO_TRY(rondo_path_choose(&m->cards[s].wish, &m->cards[r].wish, rondo_verdict_of(comm, s, r),
-                                        rondo_verdict_of(comm, r, s), path));
-            comm->limits.posts |= path->sender_copies || path->receiver_copies;
-            find_relay(comm, s, r, path);
-            outboxes |= path->at_sender || path->sender_copies || path->relay;
-            keep_slower(&slowest, path);
-        }
-    for (unsigned c = 0; c < RONDO_COLLECTIVE_COUNT; c++)
-        comm->limits.bulk_from[c] = bulk_from(comm, &slowest, c);
-    rondo_limits_fit(&comm->limits, outboxes && comm->ranks > 2 ? half / ((unsigned)comm->ranks - 1) : half);
-    comm->links->mailbox = rondo_lanes_mailbox_bytes(&comm->limits);
-    return rondoSuccess;
-}
 
 /* Own areas, everyone's offers, links. */
 static rondoResult_t attempt(struct maker *m)
@@ -486,7 +415,7 @@ rondoResult_t rondo_links_make(struct rondoComm *comm, const struct rondo_card *
     RONDO_TRY(judge(&m, &done));
     done = false;
     while (!done) { /* pairs are marked in each round but the last */
-        RONDO_TRY(choose(&m));
+        RONDO_TRY(rondo_paths_choose(comm, cards));
         RONDO_TRY(try_kinds(&m, &done));
     }
     return rondoSuccess;
