@@ -1,6 +1,7 @@
 #include "comm/selftest.h"
 
 #include "comm/bootstrap.h"
+#include "comm/links_impl.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/result.h"
@@ -12,10 +13,11 @@ _Static_assert(RONDO_MAX_RANKS <= sizeof((struct rondo_selftest_record *)0)->hea
                "the record has room for all ranks");
 
 enum {
-    BEGIN_MS = 2000, /* for a kernel to begin: other kernels may have the device */
-    BOUND_MS = 500,  /* for stores to be seen, once all kernels run */
-    END_MS = 2000,   /* for a kernel to end that was told to */
-    SETTLE_MS = 100, /* for one that began at that moment to show it */
+    BEGIN_MS = 2000,      /* for a kernel to begin: other kernels may have the device */
+    BOUND_MS = 500,       /* for stores to be seen, once all kernels run */
+    HOST_BOUND_MS = 5000, /* the same through host memory: there is no other way, and the machine may be busy */
+    END_MS = 2000,        /* for a kernel to end that was told to */
+    SETTLE_MS = 100,      /* for one that began at that moment to show it */
     SLICE_MS = 5,
 };
 
@@ -31,6 +33,14 @@ struct test {
 static bool cancelled(const struct test *test)
 {
     return __atomic_load_n(&test->comm->cancelled, __ATOMIC_RELAXED) != 0;
+}
+
+static unsigned bound_of(const struct rondoComm *comm)
+{
+    for (int p = 0; p < comm->ranks; p++)
+        if (p != comm->rank && rondo_path_of(comm, p, comm->rank)->host)
+            return HOST_BOUND_MS;
+    return BOUND_MS;
 }
 
 static rondoResult_t record_end(struct test *test)
@@ -160,7 +170,7 @@ rondoResult_t rondo_selftest_run(struct rondoComm *comm, uint8_t findings[RONDO_
     if (result == rondoSuccess)
         result = told;
     if (result == rondoSuccess)
-        result = await_end(&test, BOUND_MS, false);
+        result = await_end(&test, bound_of(comm), false);
     const rondoResult_t stopped = stop(&test);
     rondo_log_info(RONDO_LOG_INIT, "rank %d: paths tested in %.2f ms", comm->rank,
                    (double)(rondo_now_ns() - started_ns) * 1e-6);
