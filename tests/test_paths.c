@@ -128,8 +128,9 @@ Test(paths, lead_through_a_third_rank_that_is_joined_to_both, .timeout = 200)
     setenv("RONDO_TOPO_FILE", path, 1);
     for (int layout = RIG_PROCESSES; layout <= RIG_THREADS; layout++) {
         log_begin();
-        cr_assert_eq(rig_run(&(struct rig_options){.ranks = 4, .layout = (enum rig_layout)layout}, every_op), 0,
-                     "layout %d", layout);
+        cr_assert_eq(
+            rig_run(&(struct rig_options){.ranks = 4, .layout = (enum rig_layout)layout, .apart = true}, every_op), 0,
+            "layout %d", layout);
         cr_expect_eq(log_count("via P2P/indirect/1"), 6);
         cr_expect_eq(log_count(layout == RIG_THREADS ? "via P2P/direct pointer" : "via P2P/CUMEM"), 6);
         cr_expect_eq(log_count_with(" WARN "), 0);
