@@ -119,8 +119,9 @@ typedef struct {
     int minCTAs;          /* fewest thread blocks that an op uses (1). Same on all ranks */
     int maxCTAs;          /* most thread blocks that an op uses (128, host device 2). Same on all ranks */
     int timeoutMs;        /* a kernel that waits this long for a peer ends with rondoTimeout; 0: never (default) */
-    int bufferKiB;        /* mailbox memory per lane and half (8192, host device 1024). Same on all ranks */
-    int sharedDevice;     /* 1: several ranks may use one GPU (default 0: refused). Same on all ranks */
+    int bufferKiB;    /* mailbox memory for lines per lane and half (8192, host device 1024); large works get 3/4 of it
+                             besides. Same on all ranks */
+    int sharedDevice; /* 1: several ranks may use one GPU (default 0: refused). Same on all ranks */
     const char *commName; /* shown in the log; copied. NULL: none */
 } rondoConfig_t;
 

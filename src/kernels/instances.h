@@ -49,7 +49,7 @@ enum {
 enum rondo_kernel_number {
 #define X(name, COLLECTIVE, ALGO, DTYPE, tuned) RONDO_KERNEL_##name,
     RONDO_PARTS(RONDO_SINGLES_OF, X) RONDO_MOVES(X) RONDO_KERNEL_GROUPS, /* the first of a group */
-    RONDO_KERNEL_BEFORE_GROUPS = RONDO_KERNEL_GROUPS - 1,
+    RONDO_KERNEL_BEFORE_GROUPS = RONDO_KERNEL_GROUPS - 1, /* so that the next one has RONDO_KERNEL_GROUPS's number */
     RONDO_PARTS(RONDO_GROUPS_OF, X)
 #undef X
         RONDO_KERNEL_BARRIER, /* a barrier alone: rondo_single_args without a work */

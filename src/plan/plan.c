@@ -76,7 +76,7 @@ static struct rondo_shape plan_steps(const struct rondo_limits *limits, const st
         shape.channels = (unsigned)(room / shape.threads);
     }
     /* The last shards lack up to ranks - 1 lines. Were that more than a step, their owners would hear from nobody in a step
-     * before others' last one. The mailbox has room for so many lines (set_limits). */
+     * before others' last one. The mailbox has room for so many lines (rondo_limits_fit). */
     while (shape.channels > 1 &&
            room / (shape.channels * shape.threads) * shape.channels * shape.threads < limits->ranks)
         shape.channels--;
