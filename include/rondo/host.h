@@ -26,12 +26,25 @@ typedef struct rondoHostEvent *rondoHostEvent_t;
 typedef struct rondoHostGraph *rondoHostGraph_t;
 typedef struct rondoHostGraphExec *rondoHostGraphExec_t;
 typedef struct rondoHostNode *rondoHostNode_t;
+typedef unsigned long long rondoHostConditional_t; /* a value that decides what a conditional node runs; 0 is none */
 
 typedef enum {
     rondoHostCaptureGlobal = 0, /* as cudaStreamCaptureMode; here all three allow every call */
     rondoHostCaptureThreadLocal = 1,
     rondoHostCaptureRelaxed = 2
 } rondoHostCaptureMode_t;
+
+/* What a node is; CUDA's numbers. What rondoHostLaunch adds may stand wherever a kernel may. */
+typedef enum {
+    rondoHostNodeKernel = 0, /* a launch of Rondo's */
+    rondoHostNodeMemcpy = 1,
+    rondoHostNodeMemset = 2,
+    rondoHostNodeHost = 3, /* of rondoHostLaunch */
+    rondoHostNodeGraph = 4,
+    rondoHostNodeConditional = 13
+} rondoHostNodeType_t;
+
+typedef enum { rondoHostIf = 0, rondoHostWhile = 1, rondoHostSwitch = 2 } rondoHostConditionalType_t;
 
 /* The calling thread's current device (0 at first): any number >= 0; each number is a device of its own. */
 RONDO_API rondoResult_t rondoHostSetDevice(int device);
@@ -76,19 +89,61 @@ RONDO_API rondoResult_t rondoHostStreamEndCapture(rondoHostStream_t stream, rond
 /* Whether the stream is capturing (1) or not (0). */
 RONDO_API rondoResult_t rondoHostStreamIsCapturing(rondoHostStream_t stream, int *capturing);
 
+/* The graph that the stream's capture makes; InvalidUsage if it does not capture. It may be used until the capture ends. */
+RONDO_API rondoResult_t rondoHostStreamGetCaptureGraph(rondoHostStream_t stream, rondoHostGraph_t *graph);
+
+/* ---- graphs of several parts ---- */
+
+/* A graph without nodes; captures may add some. */
+RONDO_API rondoResult_t rondoHostGraphCreate(rondoHostGraph_t *graph);
+/* The capture's nodes go into `graph`, which may have nodes: the first ones depend on `dependencies`, `count` nodes of it.
+ * EndCapture gives `graph`, and makes or destroys none; what a void capture has added stays. */
+RONDO_API rondoResult_t rondoHostStreamBeginCaptureToGraph(rondoHostStream_t stream, rondoHostGraph_t graph,
+                                                           const rondoHostNode_t *dependencies, size_t count,
+                                                           rondoHostCaptureMode_t mode);
+/* Adds a node that runs a copy of `child`, made now. InvalidUsage if that has conditional nodes, or the stream does not capture. */
+RONDO_API rondoResult_t rondoHostStreamAddGraph(rondoHostStream_t stream, rondoHostGraph_t child);
+
+/* A value for one conditional node of `graph`, or of a body in it, which is `value` whenever a launch of the whole graph begins
+ * (as with cudaGraphCondAssignDefault). Each executable has its own. */
+RONDO_API rondoResult_t rondoHostConditionalCreate(rondoHostConditional_t *handle, rondoHostGraph_t graph,
+                                                   unsigned value);
+/* Sets it for the launch under way. For functions of rondoHostLaunch that this launch runs, on the thread that calls them;
+ * InvalidUsage elsewhere. A node sees what those before it have set. */
+RONDO_API rondoResult_t rondoHostSetConditional(rondoHostConditional_t handle, unsigned value);
+/* Adds a conditional node to the stream's capture, and gives its bodies: `count` empty graphs for captures to fill, which
+ * belong to the node. If: runs bodies[0] if the value is not 0, else bodies[1], if there are 2. While: runs bodies[0] again and
+ * again while the value is not 0. Switch: runs the body with the value's number, if there is one. Bodies may have conditional
+ * nodes too. */
+RONDO_API rondoResult_t rondoHostStreamAddConditional(rondoHostStream_t stream, rondoHostConditional_t handle,
+                                                      rondoHostConditionalType_t type, rondoHostGraph_t *bodies,
+                                                      unsigned count);
+
 /* The graph's nodes, in an order in which they could run, and the edges between them. *count in: room in the arrays,
  * out: how many there are (arrays may be NULL). */
 RONDO_API rondoResult_t rondoHostGraphGetNodes(rondoHostGraph_t graph, rondoHostNode_t *nodes, size_t *count);
 RONDO_API rondoResult_t rondoHostGraphGetEdges(rondoHostGraph_t graph, rondoHostNode_t *from, rondoHostNode_t *to,
                                                size_t *count);
 
-/* An executable copy of the graph; several may be made, and outlive the graph. Launching enqueues one run (InvalidUsage
+RONDO_API rondoResult_t rondoHostNodeGetType(rondoHostNode_t node, rondoHostNodeType_t *type);
+/* The graph of a child graph's node (number 0), or a conditional node's body. It belongs to the node. */
+RONDO_API rondoResult_t rondoHostNodeGetGraph(rondoHostNode_t node, unsigned number, rondoHostGraph_t *graph);
+
+/* A copy of the graph. InvalidUsage if it has conditional nodes. */
+RONDO_API rondoResult_t rondoHostGraphClone(rondoHostGraph_t *clone, rondoHostGraph_t graph);
+
+/* An executable copy of the graph; several may be made (CUDA: only one at a time of a graph with conditional nodes), and outlive
+ * the graph. Launching enqueues one run (InvalidUsage
  * into a capture). Runs of the same executable do not overlap: they happen in the order of their launches, also on
  * different streams. Nodes that do not depend on each other run at the same time. Destroying an executable that runs is
  * deferred until it has run. */
 RONDO_API rondoResult_t rondoHostGraphInstantiate(rondoHostGraphExec_t *exec, rondoHostGraph_t graph);
 RONDO_API rondoResult_t rondoHostGraphLaunch(rondoHostGraphExec_t exec, rondoHostStream_t stream);
+/* Later launches run what `graph` has: the same nodes in the same order with the same edges, but other buffers, sizes or
+ * functions. InvalidUsage if it is of another shape; the executable is as it was then. */
+RONDO_API rondoResult_t rondoHostGraphExecUpdate(rondoHostGraphExec_t exec, rondoHostGraph_t graph);
 RONDO_API rondoResult_t rondoHostGraphExecDestroy(rondoHostGraphExec_t exec);
+/* Captures into the graph are void then. InvalidUsage if it belongs to a node. */
 RONDO_API rondoResult_t rondoHostGraphDestroy(rondoHostGraph_t graph);
 
 #ifdef __cplusplus

@@ -59,6 +59,7 @@ void host_action_fini(struct host_action *action);
 struct host_capture;
 struct host_command;
 struct host_mark;
+struct host_program;
 
 struct host_tails {
     rondoHostNode_t *nodes;
@@ -88,7 +89,8 @@ rondoResult_t host_stream_find(rondoHostStream_t handle, struct CUstream_st **st
 /* Enqueues, or adds to the capture. The action's arguments are copied. */
 rondoResult_t host_stream_act(rondoHostStream_t handle, const struct host_action *action);
 /* These take over a reference of the caller's unless they fail. */
-rondoResult_t host_stream_enqueue_graph(struct CUstream_st *stream, rondoHostGraphExec_t exec, uint64_t run);
+rondoResult_t host_stream_enqueue_graph(struct CUstream_st *stream, rondoHostGraphExec_t exec,
+                                        struct host_program *program, uint64_t run);
 rondoResult_t host_stream_enqueue_record(struct CUstream_st *stream, struct host_mark *mark);
 rondoResult_t host_stream_enqueue_wait(struct CUstream_st *stream, struct host_mark *mark);
 
@@ -110,7 +112,7 @@ void host_mark_drop(struct host_mark *mark);
 /* The same for what the event recorded last; true if it never did. */
 bool host_event_await(rondoHostEvent_t event, uint64_t timeout_ns);
 
-/* ---- captures and graphs: host_graph.c ---- */
+/* ---- captures: host_capture.c; graphs: host_graph.h ---- */
 
 extern pthread_mutex_t host_graph_lock;
 
@@ -126,7 +128,6 @@ void host_capture_spoil(struct CUstream_st *stream);
  * without the lock; NULL: nothing. */
 struct host_capture *host_capture_leave(struct CUstream_st *stream);
 void host_capture_free(struct host_capture *capture);
-rondoResult_t host_tails_add(struct host_tails *tails, rondoHostNode_t node);
 
 /* What a graph and its executables keep alive together. */
 struct host_owner;
@@ -134,19 +135,14 @@ struct host_owners {
     struct host_owner **list;
     size_t count;
 };
-rondoResult_t host_graph_share_owners(rondoHostGraph_t graph, struct host_owners *owners);
 void host_owners_drop(struct host_owners *owners);
-
-/* What an executable takes over of a graph's node: a copy of what it does, and the numbers of the nodes it needs. */
-rondoResult_t host_graph_copy_node(rondoHostGraph_t graph, size_t index, struct host_action *action, size_t **needs,
-                                   size_t *need_count);
 
 /* ---- executable graphs: host_exec.c ---- */
 
-/* Does the run with this number, when those before it are over, and drops its reference. */
-void host_exec_run(rondoHostGraphExec_t exec, uint64_t run, struct host_pool *pool);
+/* Does the run with this number, when those before it are over, and drops its references. */
+void host_exec_run(rondoHostGraphExec_t exec, struct host_program *program, uint64_t run, struct host_pool *pool);
 
-/* Members of the row, in host_copier.c and host_graph.c. */
+/* Members of the row, in host_copier.c, host_capture.c and host_graph.c. */
 rondoResult_t host_copier_create(struct rondo_device *, struct rondo_copier **);
 void host_copier_destroy(struct rondo_device *, struct rondo_copier *);
 rondoResult_t host_copier_copy(struct rondo_copier *, void *, const void *, size_t);

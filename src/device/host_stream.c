@@ -16,6 +16,7 @@ struct host_command {
     struct host_action action;
     struct host_mark *mark;
     rondoHostGraphExec_t exec;
+    struct host_program *program;
     uint64_t run;
 };
 
@@ -97,7 +98,7 @@ static void run_command(struct CUstream_st *stream, struct host_command *command
         host_mark_drop(command->mark);
         break;
     case DO_GRAPH:
-        host_exec_run(command->exec, command->run, &stream->pool);
+        host_exec_run(command->exec, command->program, command->run, &stream->pool);
         break;
     }
     free(command);
@@ -290,9 +291,10 @@ rondoResult_t host_stream_act(rondoHostStream_t handle, const struct host_action
     return result;
 }
 
-rondoResult_t host_stream_enqueue_graph(struct CUstream_st *stream, rondoHostGraphExec_t exec, uint64_t run)
+rondoResult_t host_stream_enqueue_graph(struct CUstream_st *stream, rondoHostGraphExec_t exec,
+                                        struct host_program *program, uint64_t run)
 {
-    const struct host_command command = {.kind = DO_GRAPH, .exec = exec, .run = run};
+    const struct host_command command = {.kind = DO_GRAPH, .exec = exec, .program = program, .run = run};
     return enqueue(stream, &command);
 }
 
