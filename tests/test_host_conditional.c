@@ -274,18 +274,24 @@ Test(host_conditional, loops_on_branches_run_at_the_same_time)
     OK(rondoHostStreamDestroy(b));
 }
 
+static void end_loop(void *argument)
+{
+    struct watch *w = argument;
+    count_up(&w->flag);
+    OK(rondoHostSetConditional(w->handle, 0));
+}
+
 Test(host_conditional, executables_of_one_graph_have_values_of_their_own)
 {
     rondoHostStream_t a = new_stream(), b = new_stream();
     int word = 0;
     rondoHostGraph_t body;
     begin(a);
-    long total = 0;
-    struct countdown c = {condition(a, 1), 1, &total};
+    struct watch w = {condition(a, 1), 0};
     OK(rondoHostLaunch(gate, &word, a));
-    OK(rondoHostStreamAddConditional(a, c.handle, rondoHostWhile, &body, 1));
+    OK(rondoHostStreamAddConditional(a, w.handle, rondoHostWhile, &body, 1));
     begin_in(b, body);
-    OK(rondoHostLaunch(count_down, &c, b));
+    OK(rondoHostLaunch(end_loop, &w, b));
     end(b);
     rondoHostGraph_t graph = end(a);
     rondoHostGraphExec_t one = instantiate(graph), two = instantiate(graph);
@@ -294,7 +300,7 @@ Test(host_conditional, executables_of_one_graph_have_values_of_their_own)
     open_gate(&word);
     OK(rondoHostStreamSynchronize(a));
     OK(rondoHostStreamSynchronize(b));
-    cr_expect(total == 2);
+    cr_expect(w.flag == 2);
     OK(rondoHostGraphExecDestroy(one));
     OK(rondoHostGraphExecDestroy(two));
     OK(rondoHostGraphDestroy(graph));
