@@ -35,7 +35,9 @@ enum {
 /* A capture in which the comm has ops. There is no word of a capture's end: a record is used again when it is the oldest. */
 struct rondo_capture_record {
     uint64_t id;           /* 0: unused */
-    const void *last_node; /* the comm's last op in it */
+    void *graph;           /* that it makes or adds to. May be gone */
+    const void *last_node; /* the comm's last launch in it, NULL: none. May be gone with the graph */
+    const struct rondo_kernel *last_kernel;
 };
 
 #define RONDO_COMM_MAGIC 0x6d6d6f634f444e52ull

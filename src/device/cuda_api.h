@@ -68,6 +68,9 @@ enum { RONDO_CUDA_VERSION = 12030 };
     X(cuEventDestroy)                    \
     X(cuEventRecord)                     \
     X(cuEventQuery)                      \
+    X(cuGraphGetNodes)                   \
+    X(cuGraphNodeGetType)                \
+    X(cuGraphKernelNodeGetParams)        \
     X(cuGraphNodeGetDependencies)        \
     X(cuUserObjectCreate)                \
     X(cuGraphRetainUserObject)           \

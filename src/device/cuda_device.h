@@ -62,6 +62,9 @@ void rondo_cuda_leave(struct rondo_device *, void *);
 rondoResult_t rondo_cuda_stream_id(struct rondo_device *, struct CUstream_st *, uint64_t *);
 rondoResult_t rondo_cuda_stream_capture(struct rondo_device *, struct CUstream_st *, struct rondo_capture *);
 rondoResult_t rondo_cuda_capture_depend(struct rondo_device *, struct CUstream_st *, const void *);
+rondoResult_t rondo_cuda_capture_continue(struct rondo_device *, struct CUstream_st *, const void *);
+rondoResult_t rondo_cuda_graph_launches(struct rondo_device *, void *, const void *, const struct rondo_kernel *,
+                                        bool *);
 rondoResult_t rondo_cuda_capture_follows(struct rondo_device *, const struct rondo_capture *, const void *, bool *);
 rondoResult_t rondo_cuda_graph_own(struct rondo_device *, void *, void (*)(void *), void *);
 rondoResult_t rondo_cuda_event_record(struct rondo_device *, struct rondo_event *, struct CUstream_st *);

@@ -183,11 +183,51 @@ rondoResult_t rondo_cuda_stream_capture(struct rondo_device *device, struct CUst
     return rondoSuccess;
 }
 
-rondoResult_t rondo_cuda_capture_depend(struct rondo_device *device, struct CUstream_st *stream, const void *node)
+static rondoResult_t update_dependencies(struct CUstream_st *stream, const void *node, unsigned flags)
 {
     CUgraphNode dependency = (CUgraphNode)node;
+    RONDO_CU(cuStreamUpdateCaptureDependencies(stream, &dependency, NULL, 1, flags));
+    return rondoSuccess;
+}
+
+rondoResult_t rondo_cuda_capture_depend(struct rondo_device *device, struct CUstream_st *stream, const void *node)
+{
     (void)device;
-    RONDO_CU(cuStreamUpdateCaptureDependencies(stream, &dependency, NULL, 1, CU_STREAM_ADD_CAPTURE_DEPENDENCIES));
+    return update_dependencies(stream, node, CU_STREAM_ADD_CAPTURE_DEPENDENCIES);
+}
+
+rondoResult_t rondo_cuda_capture_continue(struct rondo_device *device, struct CUstream_st *stream, const void *node)
+{
+    (void)device;
+    return update_dependencies(stream, node, CU_STREAM_SET_CAPTURE_DEPENDENCIES);
+}
+
+/* The driver is asked about the node only once it was found among the graph's. */
+rondoResult_t rondo_cuda_graph_launches(struct rondo_device *device, void *graph, const void *node,
+                                        const struct rondo_kernel *kernel, bool *does)
+{
+    size_t count = 0, i = 0;
+    CUgraphNodeType type;
+    CUDA_KERNEL_NODE_PARAMS params;
+    (void)device;
+    *does = false;
+    RONDO_CU(cuGraphGetNodes((CUgraph)graph, NULL, &count));
+    CUgraphNode *nodes = calloc(count + 1, sizeof *nodes);
+    if (!nodes)
+        return rondo_fail(rondoSystemError, "out of memory");
+    CUresult error = count ? rondo_cuda.cuGraphGetNodes((CUgraph)graph, nodes, &count)
+                           : CUDA_SUCCESS; /* room for nothing is refused */
+    while (error == CUDA_SUCCESS && i < count && nodes[i] != (CUgraphNode)node)
+        i++;
+    const bool found = error == CUDA_SUCCESS && i < count;
+    free(nodes);
+    if (!found)
+        return error == CUDA_SUCCESS ? rondoSuccess : rondo_cuda_failed(error, "cuGraphGetNodes");
+    RONDO_CU(cuGraphNodeGetType((CUgraphNode)node, &type));
+    if (type != CU_GRAPH_NODE_TYPE_KERNEL)
+        return rondoSuccess;
+    RONDO_CU(cuGraphKernelNodeGetParams((CUgraphNode)node, &params));
+    *does = params.func == (CUfunction)kernel;
     return rondoSuccess;
 }
 

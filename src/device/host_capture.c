@@ -399,16 +399,30 @@ rondoResult_t host_stream_capture(struct rondo_device *device, struct CUstream_s
     return void_capture ? spoiled() : rondoSuccess;
 }
 
-rondoResult_t host_capture_depend(struct rondo_device *device, struct CUstream_st *handle, const void *node)
+/* The stream's next node depends on `node`, and on what it did before unless `alone`. */
+static rondoResult_t depend(struct CUstream_st *handle, const void *node, bool alone)
 {
     struct CUstream_st *stream;
-    (void)device;
     RONDO_TRY(host_stream_find(handle, &stream));
     pthread_mutex_lock(&host_graph_lock);
+    if (stream->capture && alone)
+        stream->tails.count = 0;
     rondoResult_t result = stream->capture ? host_tails_add(&stream->tails, (rondoHostNode_t)node)
                                            : rondo_fail(rondoInvalidUsage, "the stream does not capture");
     pthread_mutex_unlock(&host_graph_lock);
     return result;
+}
+
+rondoResult_t host_capture_depend(struct rondo_device *device, struct CUstream_st *stream, const void *node)
+{
+    (void)device;
+    return depend(stream, node, false);
+}
+
+rondoResult_t host_capture_continue(struct rondo_device *device, struct CUstream_st *stream, const void *node)
+{
+    (void)device;
+    return depend(stream, node, true);
 }
 
 rondoResult_t host_capture_follows(struct rondo_device *device, const struct rondo_capture *capture, const void *node,

@@ -174,6 +174,20 @@ rondoResult_t host_graph_add(rondoHostGraph_t graph, rondoHostNode_t node, const
     return rondoSuccess;
 }
 
+rondoResult_t host_graph_launches(struct rondo_device *device, void *handle, const void *node,
+                                  const struct rondo_kernel *kernel, bool *does)
+{
+    const struct rondoHostGraph *graph = handle;
+    (void)device;
+    *does = false;
+    pthread_mutex_lock(&host_graph_lock);
+    for (size_t i = graph->count; i-- > 0 && !*does;)
+        *does = graph->nodes[i] == node && graph->nodes[i]->type == rondoHostNodeKernel &&
+                graph->nodes[i]->action.kernel == *(void (*const *)(const void *))kernel;
+    pthread_mutex_unlock(&host_graph_lock);
+    return rondoSuccess;
+}
+
 /* ---- graphs ---- */
 
 rondoResult_t host_graph_check(rondoHostGraph_t graph)

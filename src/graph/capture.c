@@ -10,6 +10,23 @@ static struct rondo_capture_record *find(struct rondoComm *comm, uint64_t id)
     return NULL;
 }
 
+/* The record of another capture into the same graph, which has nodes before this one's: a program may capture a graph piece by
+ * piece, or several pieces at a time. A graph that is gone may have been at the same address. */
+static rondoResult_t find_in_graph(struct rondoComm *comm, void *graph, struct rondo_capture_record **found)
+{
+    *found = NULL;
+    for (unsigned i = 0; i < RONDO_CAPTURES && !*found; i++) {
+        struct rondo_capture_record *record = &comm->captures[i];
+        bool is_there = false;
+        if (record->graph == graph && record->last_node)
+            RONDO_TRY(
+                comm->ops->graph_launches(comm->device, graph, record->last_node, record->last_kernel, &is_there));
+        if (is_there)
+            *found = record;
+    }
+    return rondoSuccess;
+}
+
 /* The graph's share in the comm's life: kernels that it replays find their lane's words, and there the news that the comm
  * has ended. Graphs that are cloned or instantiated hold it too. */
 static rondoResult_t own(struct rondoComm *comm, void *graph)
@@ -22,31 +39,53 @@ static rondoResult_t own(struct rondoComm *comm, void *graph)
     return result;
 }
 
-rondoResult_t rondo_capture_begin(struct rondoComm *comm, struct CUstream_st *stream,
-                                  const struct rondo_capture *capture, struct rondo_capture_record **out)
+/* A record for a capture in which the comm has no ops yet. */
+static rondoResult_t make_record(struct rondoComm *comm, const struct rondo_capture *capture,
+                                 struct rondo_capture_record **out)
 {
-    struct rondo_capture_record *record = find(comm, capture->id);
-    if (!record) {
+    struct rondo_capture_record *record;
+    RONDO_TRY(find_in_graph(comm, capture->graph, &record));
+    if (record) {
+        record->id = capture->id; /* the graph holds the anchor */
+    } else {
         RONDO_TRY(own(comm, capture->graph));
         record = &comm->captures[comm->next_capture];
         comm->next_capture = (comm->next_capture + 1) % RONDO_CAPTURES;
-        *record = (struct rondo_capture_record){.id = capture->id};
-    } else if (record->last_node) {
-        bool follows;
-        RONDO_TRY(comm->ops->capture_follows(comm->device, capture, record->last_node, &follows));
-        if (!follows)
-            RONDO_TRY(comm->ops->capture_depend(comm->device, stream, record->last_node));
+        *record = (struct rondo_capture_record){.id = capture->id, .graph = capture->graph};
     }
     *out = record;
     return rondoSuccess;
 }
 
-rondoResult_t rondo_capture_end(struct rondoComm *comm, struct CUstream_st *stream, struct rondo_capture_record *record)
+rondoResult_t rondo_capture_begin(struct rondoComm *comm, struct CUstream_st *stream,
+                                  const struct rondo_capture *capture, struct rondo_capture_record **out)
+{
+    struct rondo_capture_record *record = find(comm, capture->id);
+    bool follows = true;
+    if (!record)
+        RONDO_TRY(make_record(comm, capture, &record));
+    if (record->last_node)
+        RONDO_TRY(comm->ops->capture_follows(comm->device, capture, record->last_node, &follows));
+    if (!follows)
+        RONDO_TRY(comm->ops->capture_depend(comm->device, stream, record->last_node));
+    *out = record;
+    return rondoSuccess;
+}
+
+rondoResult_t rondo_capture_end(struct rondoComm *comm, struct CUstream_st *stream, const struct rondo_kernel *kernel,
+                                struct rondo_capture_record *record)
 {
     struct rondo_capture capture;
     RONDO_TRY(comm->ops->stream_capture(comm->device, stream, &capture));
     if (!capture.active || capture.tail_count != 1)
         return rondo_fail(rondoInternalError, "a captured launch left %zu tails", capture.tail_count);
     record->last_node = capture.tails[0];
+    record->last_kernel = kernel;
     return rondoSuccess;
+}
+
+rondoResult_t rondo_capture_continue(struct rondoComm *comm, struct CUstream_st *stream,
+                                     const struct rondo_capture_record *record)
+{
+    return comm->ops->capture_continue(comm->device, stream, record->last_node);
 }

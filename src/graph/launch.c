@@ -12,8 +12,14 @@ static rondoResult_t follow(struct rondoComm *comm, struct CUstream_st *stream, 
     return comm->ops->event_wait(comm->device, comm->join, stream);
 }
 
+/* What came of a plan: launches, and the kernel of the last one. */
+struct launched {
+    unsigned count;
+    const struct rondo_kernel *last;
+};
+
 static rondoResult_t launch_plan(struct rondoComm *comm, enum rondo_lane_use lane,
-                                 const struct rondo_launch_request *request, unsigned *launched)
+                                 const struct rondo_launch_request *request, struct launched *launched)
 {
     struct rondo_plan_launch plan;
     struct rondo_group_plan group = {
@@ -38,7 +44,8 @@ static rondoResult_t launch_plan(struct rondoComm *comm, enum rondo_lane_use lan
             .stream = request->streams[0],
         };
         RONDO_TRY(comm->ops->launch(comm->device, &launch));
-        ++*launched;
+        launched->count++;
+        launched->last = launch.kernel;
     }
     return rondoSuccess;
 }
@@ -47,7 +54,7 @@ static rondoResult_t launch_plan(struct rondoComm *comm, enum rondo_lane_use lan
 static rondoResult_t launch_eager(struct rondoComm *comm, const struct rondo_launch_request *request)
 {
     struct CUstream_st *stream = request->streams[0];
-    unsigned launched = 0;
+    struct launched launched = {0};
     uint64_t id;
     RONDO_TRY(comm->ops->stream_id(comm->device, stream, &id));
     if (comm->eager_stream && comm->eager_stream != id)
@@ -56,7 +63,7 @@ static rondoResult_t launch_eager(struct rondoComm *comm, const struct rondo_lau
     if (result == rondoSuccess)
         result = comm->ops->event_record(comm->device, comm->eager_end, stream);
     comm->eager_stream = id;
-    if (result != rondoSuccess && launched) {
+    if (result != rondoSuccess && launched.count) {
         rondo_comm_failed(comm, result, "rank %d could launch only a part of a group: %s", comm->rank,
                           rondo_last_error());
         rondo_watch_tell(comm->watch, RONDO_WATCH_ABORTED, comm->failure_text);
@@ -69,11 +76,14 @@ static rondoResult_t launch_captured(struct rondoComm *comm, const struct rondo_
     struct CUstream_st *stream = request->streams[0];
     struct rondo_capture_record *record;
     struct rondo_capture capture;
-    unsigned launched = 0;
+    struct launched launched = {0};
     RONDO_TRY(comm->ops->stream_capture(comm->device, stream, &capture)); /* again: joining has changed its tails */
     RONDO_TRY(rondo_capture_begin(comm, stream, &capture, &record));
     RONDO_TRY(launch_plan(comm, RONDO_LANE_GRAPH, request, &launched));
-    return rondo_capture_end(comm, stream, record);
+    RONDO_TRY(rondo_capture_end(comm, stream, launched.last, record));
+    for (size_t i = 1; i < request->stream_count; i++)
+        RONDO_TRY(rondo_capture_continue(comm, request->streams[i], record));
+    return rondoSuccess;
 }
 
 /* Whether the group is captured: all of its streams by one capture, or none. */
@@ -98,7 +108,9 @@ static rondoResult_t launch_locked(struct rondoComm *comm, const struct rondo_la
     RONDO_TRY(capture_of(comm, request, &captured));
     for (size_t i = 1; i < request->stream_count; i++)
         RONDO_TRY(follow(comm, request->streams[0], request->streams[i]));
-    RONDO_TRY(captured ? launch_captured(comm, request) : launch_eager(comm, request));
+    if (captured)
+        return launch_captured(comm, request);
+    RONDO_TRY(launch_eager(comm, request));
     for (size_t i = 1; i < request->stream_count; i++)
         RONDO_TRY(follow(comm, request->streams[i], request->streams[0]));
     return rondoSuccess;
