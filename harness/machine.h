@@ -11,6 +11,15 @@
 struct machine_event;
 struct machine_graph; /* instantiated */
 
+/* What a captured graph holds: nodes, numbered as they were added, and edges. */
+enum { MACHINE_SHAPE_NODES = 128, MACHINE_SHAPE_EDGES = 1024 };
+struct machine_shape {
+    size_t nodes, edges;
+    int kernel[MACHINE_SHAPE_NODES]; /* whether a node is a kernel of the library's or, cuda, of anybody's */
+    size_t from[MACHINE_SHAPE_EDGES], to[MACHINE_SHAPE_EDGES];
+    int programmatic[MACHINE_SHAPE_EDGES]; /* whether an edge lets its end begin before its beginning has ended */
+};
+
 enum machine_stream_kind { MACHINE_STREAM_NONBLOCKING, MACHINE_STREAM_BLOCKING };
 enum machine_capture_mode { MACHINE_CAPTURE_GLOBAL, MACHINE_CAPTURE_THREAD_LOCAL, MACHINE_CAPTURE_RELAXED };
 
@@ -39,6 +48,8 @@ struct machine {
     double (*event_elapsed_us)(struct machine_event *from, struct machine_event *to); /* both have happened */
     void (*capture_begin)(struct CUstream_st *stream, enum machine_capture_mode mode);
     struct machine_graph *(*capture_end)(struct CUstream_st *stream); /* instantiated */
+    void (*capture_shape)(struct CUstream_st *stream,
+                          struct machine_shape *shape); /* ends the capture, keeps no graph */
     void (*graph_launch)(struct machine_graph *graph, struct CUstream_st *stream);
     void (*graph_destroy)(struct machine_graph *graph);
 };

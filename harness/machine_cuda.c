@@ -276,6 +276,36 @@ static struct machine_graph *capture_end(struct CUstream_st *stream)
     return (struct machine_graph *)exec;
 }
 
+static size_t place_of(cudaGraphNode_t node, const cudaGraphNode_t *nodes, size_t count)
+{
+    size_t i = 0;
+    while (i < count && nodes[i] != node)
+        i++;
+    return i;
+}
+
+static void capture_shape(struct CUstream_st *stream, struct machine_shape *shape)
+{
+    cudaGraph_t graph;
+    cudaGraphNode_t nodes[MACHINE_SHAPE_NODES], from[MACHINE_SHAPE_EDGES], to[MACHINE_SHAPE_EDGES];
+    cudaGraphEdgeData data[MACHINE_SHAPE_EDGES];
+    *shape = (struct machine_shape){.nodes = MACHINE_SHAPE_NODES, .edges = MACHINE_SHAPE_EDGES};
+    CHECK(cudaStreamEndCapture(stream, &graph));
+    CHECK(cudaGraphGetNodes(graph, nodes, &shape->nodes));
+    CHECK(cudaGraphGetEdges(graph, from, to, data, &shape->edges));
+    for (size_t i = 0; i < shape->nodes; i++) {
+        enum cudaGraphNodeType type;
+        CHECK(cudaGraphNodeGetType(nodes[i], &type));
+        shape->kernel[i] = type == cudaGraphNodeTypeKernel;
+    }
+    for (size_t i = 0; i < shape->edges; i++) {
+        shape->from[i] = place_of(from[i], nodes, shape->nodes);
+        shape->to[i] = place_of(to[i], nodes, shape->nodes);
+        shape->programmatic[i] = data[i].type == cudaGraphDependencyTypeProgrammatic;
+    }
+    CHECK(cudaGraphDestroy(graph));
+}
+
 static void graph_launch(struct machine_graph *graph, struct CUstream_st *stream)
 {
     CHECK(cudaGraphLaunch((cudaGraphExec_t)graph, stream));
@@ -309,6 +339,7 @@ const struct machine machine_cuda = {
     .event_elapsed_us = event_elapsed_us,
     .capture_begin = capture_begin,
     .capture_end = capture_end,
+    .capture_shape = capture_shape,
     .graph_launch = graph_launch,
     .graph_destroy = graph_destroy,
 };

@@ -158,6 +158,34 @@ static struct machine_graph *capture_end(struct CUstream_st *stream)
     return (struct machine_graph *)exec;
 }
 
+static size_t place_of(rondoHostNode_t node, const rondoHostNode_t *nodes, size_t count)
+{
+    size_t i = 0;
+    while (i < count && nodes[i] != node)
+        i++;
+    return i;
+}
+
+static void capture_shape(struct CUstream_st *stream, struct machine_shape *shape)
+{
+    rondoHostGraph_t graph;
+    rondoHostNode_t nodes[MACHINE_SHAPE_NODES], from[MACHINE_SHAPE_EDGES], to[MACHINE_SHAPE_EDGES];
+    *shape = (struct machine_shape){.nodes = MACHINE_SHAPE_NODES, .edges = MACHINE_SHAPE_EDGES};
+    CHECK(rondoHostStreamEndCapture(stream, &graph));
+    CHECK(rondoHostGraphGetNodes(graph, nodes, &shape->nodes));
+    CHECK(rondoHostGraphGetEdges(graph, from, to, &shape->edges));
+    for (size_t i = 0; i < shape->nodes && i < MACHINE_SHAPE_NODES; i++) {
+        rondoHostNodeType_t type;
+        CHECK(rondoHostNodeGetType(nodes[i], &type));
+        shape->kernel[i] = type == rondoHostNodeKernel;
+    }
+    for (size_t i = 0; i < shape->edges && i < MACHINE_SHAPE_EDGES; i++) {
+        shape->from[i] = place_of(from[i], nodes, shape->nodes);
+        shape->to[i] = place_of(to[i], nodes, shape->nodes);
+    }
+    CHECK(rondoHostGraphDestroy(graph));
+}
+
 static void graph_launch(struct machine_graph *graph, struct CUstream_st *stream)
 {
     CHECK(rondoHostGraphLaunch((rondoHostGraphExec_t)graph, stream));
@@ -191,6 +219,7 @@ const struct machine machine_host = {
     .event_elapsed_us = event_elapsed_us,
     .capture_begin = capture_begin,
     .capture_end = capture_end,
+    .capture_shape = capture_shape,
     .graph_launch = graph_launch,
     .graph_destroy = graph_destroy,
 };

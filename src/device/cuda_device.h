@@ -63,7 +63,7 @@ rondoResult_t rondo_cuda_stream_id(struct rondo_device *, struct CUstream_st *, 
 rondoResult_t rondo_cuda_stream_capture(struct rondo_device *, struct CUstream_st *, struct rondo_capture *);
 rondoResult_t rondo_cuda_capture_depend(struct rondo_device *, struct CUstream_st *, const void *);
 rondoResult_t rondo_cuda_capture_continue(struct rondo_device *, struct CUstream_st *, const void *);
-rondoResult_t rondo_cuda_graph_launches(struct rondo_device *, void *, const void *, const struct rondo_kernel *,
+rondoResult_t rondo_cuda_graph_launches(struct rondo_device *, void *, const void *, const struct rondo_launch *,
                                         bool *);
 rondoResult_t rondo_cuda_capture_follows(struct rondo_device *, const struct rondo_capture *, const void *, bool *);
 rondoResult_t rondo_cuda_graph_own(struct rondo_device *, void *, void (*)(void *), void *);

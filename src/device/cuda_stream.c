@@ -204,7 +204,7 @@ rondoResult_t rondo_cuda_capture_continue(struct rondo_device *device, struct CU
 
 /* The driver is asked about the node only once it was found among the graph's. */
 rondoResult_t rondo_cuda_graph_launches(struct rondo_device *device, void *graph, const void *node,
-                                        const struct rondo_kernel *kernel, bool *does)
+                                        const struct rondo_launch *launch, bool *does)
 {
     size_t count = 0, i = 0;
     CUgraphNodeType type;
@@ -227,7 +227,8 @@ rondoResult_t rondo_cuda_graph_launches(struct rondo_device *device, void *graph
     if (type != CU_GRAPH_NODE_TYPE_KERNEL)
         return rondoSuccess;
     RONDO_CU(cuGraphKernelNodeGetParams((CUgraphNode)node, &params));
-    *does = params.func == (CUfunction)kernel;
+    *does = params.func == (CUfunction)launch->kernel && params.kernelParams &&
+            !memcmp(params.kernelParams[0], launch->args, launch->args_bytes);
     return rondoSuccess;
 }
 

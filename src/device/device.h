@@ -198,9 +198,9 @@ struct rondo_device_ops {
     rondoResult_t (*capture_depend)(struct rondo_device *device, struct CUstream_st *stream, const void *node);
     /* The capturing stream's next node will depend on `node` alone. */
     rondoResult_t (*capture_continue)(struct rondo_device *device, struct CUstream_st *stream, const void *node);
-    /* Whether `node`, which may be gone, is a node of `graph` that launches `kernel`. */
+    /* Whether `node`, which may be gone, is a node of `graph` and launches the kernel with arguments that begin as those do. */
     rondoResult_t (*graph_launches)(struct rondo_device *device, void *graph, const void *node,
-                                    const struct rondo_kernel *kernel, bool *does);
+                                    const struct rondo_launch *launch, bool *does);
     /* Whether `node` is among `capture->tails` or before one of them. */
     rondoResult_t (*capture_follows)(struct rondo_device *device, const struct rondo_capture *capture, const void *node,
                                      bool *follows);

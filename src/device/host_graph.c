@@ -175,15 +175,18 @@ rondoResult_t host_graph_add(rondoHostGraph_t graph, rondoHostNode_t node, const
 }
 
 rondoResult_t host_graph_launches(struct rondo_device *device, void *handle, const void *node,
-                                  const struct rondo_kernel *kernel, bool *does)
+                                  const struct rondo_launch *launch, bool *does)
 {
     const struct rondoHostGraph *graph = handle;
+    size_t i = 0;
     (void)device;
-    *does = false;
     pthread_mutex_lock(&host_graph_lock);
-    for (size_t i = graph->count; i-- > 0 && !*does;)
-        *does = graph->nodes[i] == node && graph->nodes[i]->type == rondoHostNodeKernel &&
-                graph->nodes[i]->action.kernel == *(void (*const *)(const void *))kernel;
+    while (i < graph->count && graph->nodes[i] != node)
+        i++;
+    const struct host_action *action = i < graph->count ? &graph->nodes[i]->action : NULL;
+    *does = action && graph->nodes[i]->type == rondoHostNodeKernel &&
+            action->kernel == *(void (*const *)(const void *))launch->kernel && action->bytes >= launch->args_bytes &&
+            !memcmp(action->argument, launch->args, launch->args_bytes);
     pthread_mutex_unlock(&host_graph_lock);
     return rondoSuccess;
 }

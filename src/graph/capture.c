@@ -10,19 +10,29 @@ static struct rondo_capture_record *find(struct rondoComm *comm, uint64_t id)
     return NULL;
 }
 
+/* Whether the record's last launch is one of the graph's: of this comm's ops, which have their lane's channels as first argument. A
+ * graph that is gone may have been at the same address, and its nodes too. */
+static rondoResult_t is_in(struct rondoComm *comm, void *graph, const struct rondo_capture_record *record, bool *is)
+{
+    const struct rondo_lane_args *lane = &comm->lanes[RONDO_LANE_GRAPH].args;
+    const struct rondo_launch last = {.kernel = record->last_kernel, .args = lane, .args_bytes = sizeof lane->channels};
+    _Static_assert(offsetof(struct rondo_lane_args, channels) == 0, "arguments begin with the channels");
+    *is = false;
+    if (record->graph != graph || !record->last_node)
+        return rondoSuccess;
+    return comm->ops->graph_launches(comm->device, graph, record->last_node, &last, is);
+}
+
 /* The record of another capture into the same graph, which has nodes before this one's: a program may capture a graph piece by
- * piece, or several pieces at a time. A graph that is gone may have been at the same address. */
+ * piece, or several pieces at a time. */
 static rondoResult_t find_in_graph(struct rondoComm *comm, void *graph, struct rondo_capture_record **found)
 {
+    bool is = false;
     *found = NULL;
-    for (unsigned i = 0; i < RONDO_CAPTURES && !*found; i++) {
-        struct rondo_capture_record *record = &comm->captures[i];
-        bool is_there = false;
-        if (record->graph == graph && record->last_node)
-            RONDO_TRY(
-                comm->ops->graph_launches(comm->device, graph, record->last_node, record->last_kernel, &is_there));
-        if (is_there)
-            *found = record;
+    for (unsigned i = 0; i < RONDO_CAPTURES && !is; i++) {
+        RONDO_TRY(is_in(comm, graph, &comm->captures[i], &is));
+        if (is)
+            *found = &comm->captures[i];
     }
     return rondoSuccess;
 }
