@@ -39,6 +39,10 @@ struct machine {
     double (*event_elapsed_us)(struct machine_event *from, struct machine_event *to); /* both have happened */
     void (*capture_begin)(struct CUstream_st *stream, enum machine_capture_mode mode);
     struct machine_graph *(*capture_end)(struct CUstream_st *stream); /* instantiated */
+    /* The same, and the graph that it was instantiated from (cudaGraph_t, rondoHostGraph_t). The machine_graph is the
+     * executable itself (cudaGraphExec_t, rondoHostGraphExec_t). */
+    struct machine_graph *(*capture_end_with)(struct CUstream_st *stream, void **source);
+    void (*source_destroy)(void *source);
     void (*graph_launch)(struct machine_graph *graph, struct CUstream_st *stream);
     void (*graph_destroy)(struct machine_graph *graph);
 };

@@ -69,6 +69,15 @@ enum { RONDO_CUDA_VERSION = 12030 };
     X(cuEventRecord)                     \
     X(cuEventQuery)                      \
     X(cuGraphNodeGetDependencies)        \
+    X(cuGraphGetNodes)                   \
+    X(cuGraphGetEdges)                   \
+    X(cuGraphNodeGetType)                \
+    X(cuGraphChildGraphNodeGetGraph)     \
+    X(cuGraphKernelNodeGetParams)        \
+    X(cuGraphKernelNodeSetParams)        \
+    X(cuGraphExecKernelNodeSetParams)    \
+    X(cuFuncGetName)                     \
+    X(cuKernelGetName)                   \
     X(cuUserObjectCreate)                \
     X(cuGraphRetainUserObject)           \
     X(cuLibraryLoadData)                 \
