@@ -2,6 +2,7 @@
 
 #include "comm/bootstrap.h"
 #include "comm/card.h"
+#include "comm/exports.h"
 #include "comm/failure.h"
 #include "comm/links.h"
 #include "comm/parting.h"
@@ -31,8 +32,8 @@ struct rondo_making {
 static int forced_algo(void)
 {
     const char *algo = rondo_env()->algo, *proto = rondo_env()->proto;
-    if (proto && *proto && strcmp(proto, "line") && strcmp(proto, "bulk"))
-        rondo_log(RONDO_LOG_WARN, "RONDO_PROTO=%s is neither line nor bulk; ignored", proto);
+    if (proto && *proto && strcmp(proto, "line") && strcmp(proto, "bulk") && strcmp(proto, "direct"))
+        rondo_log(RONDO_LOG_WARN, "RONDO_PROTO=%s is not line, bulk or direct; ignored", proto);
     if (!algo || !*algo)
         return -1;
     if (!strcmp(algo, "oneshot"))
@@ -131,6 +132,7 @@ static rondoResult_t make(struct rondo_making *m)
     RONDO_TRY(rondo_links_make(comm, m->cards));
     m->mapped_ns = rondo_now_ns();
 
+    RONDO_TRY(rondo_exporter_create(comm, &comm->exporter));
     struct rondo_watch_client client = rondo_comm_watch_client(comm);
     return rondo_watch_add(comm->bootstrap, comm->rank, comm->ranks, &client, &comm->watch);
 }

@@ -22,6 +22,8 @@
 #include <stdint.h>
 
 struct rondo_bootstrap;
+struct rondo_exporter;
+struct rondo_exports_hold;
 struct rondo_links;
 struct rondo_making;
 struct rondo_mover;
@@ -38,6 +40,7 @@ struct rondo_capture_record {
     void *graph;           /* that it makes or adds to. May be gone */
     const void *last_node; /* the comm's last launch in it, NULL: none. May be gone with the graph */
     const struct rondo_kernel *last_kernel;
+    struct rondo_exports_hold *hold; /* the graph's; NULL: none yet. May be gone with it */
 };
 
 #define RONDO_COMM_MAGIC 0x6d6d6f634f444e52ull
@@ -57,8 +60,9 @@ struct rondoComm {
     struct rondo_anchor *anchor;
     struct rondo_lane lanes[RONDO_LANE_COUNT];
     const struct rondo_kernel *kernels[RONDO_KERNEL_COUNT];
-    struct rondo_links *links; /* to the peers' memory */
-    struct rondo_mover *mover; /* NULL: no copies */
+    struct rondo_links *links;       /* to the peers' memory */
+    struct rondo_mover *mover;       /* NULL: no copies */
+    struct rondo_exporter *exporter; /* NULL: no memory of users is mapped by others */
     struct rondo_bootstrap *bootstrap;
     struct rondo_watch *watch;
 

@@ -27,6 +27,11 @@ size_t rondo_lanes_mailbox_bytes(const struct rondo_limits *limits);
  * rank r. */
 void *rondo_lanes_spare(const struct rondo_anchor *anchor, unsigned ranks, unsigned number);
 
+/* Up to RONDO_ARG_PEERS ranks: what kernels know of memory of users that peers reach (struct rondo_exports, all zero at first), and
+ * in it the word for where a rank's memory of some number is for this rank. */
+void *rondo_lanes_exports(const struct rondo_anchor *anchor, unsigned ranks);
+void *rondo_lanes_export_map(const struct rondo_anchor *anchor, unsigned ranks, unsigned rank, unsigned number);
+
 /* A mailbox for all lanes, as kernels and, if it is in host memory, as the CPU see it. */
 struct rondo_box {
     char *address, *host; /* host NULL: device memory */

@@ -152,6 +152,7 @@ const struct rondo_device_ops rondo_device_cuda = {
     .mem_import = rondo_cuda_mem_import,
     .mem_attach = rondo_cuda_mem_attach,
     .mem_attach_all = rondo_cuda_mem_attach_all,
+    .mem_range = rondo_cuda_mem_range,
     .host_map = rondo_cuda_host_map,
     .host_unmap = rondo_cuda_host_unmap,
     .pinned_alloc = rondo_cuda_pinned_alloc,

@@ -37,6 +37,7 @@ rondoResult_t rondo_cuda_mem_import(struct rondo_device *, const struct rondo_me
                                     struct rondo_mem *);
 rondoResult_t rondo_cuda_mem_attach(struct rondo_device *, struct rondo_device *, const struct rondo_mem *);
 rondoResult_t rondo_cuda_mem_attach_all(struct rondo_device *, const struct rondo_mem *);
+rondoResult_t rondo_cuda_mem_range(struct rondo_device *, const void *, size_t, struct rondo_range *);
 rondoResult_t rondo_cuda_host_map(struct rondo_device *, void *, size_t, void **);
 void rondo_cuda_host_unmap(struct rondo_device *, void *);
 rondoResult_t rondo_cuda_pinned_alloc(struct rondo_device *, size_t, struct rondo_pinned *);

@@ -68,6 +68,14 @@ struct rondo_mem {
     uint64_t private_[4]; /* the row's own */
 };
 
+/* An allocation that a user's buffer lies in. */
+struct rondo_range {
+    struct rondo_mem
+        mem; /* not owned: not to be freed. kind: how others can map it; RONDO_MEM_PRIVATE: within the process */
+    uint64_t
+        identity; /* another one for other memory that comes to be at the same place, as far as the device can tell */
+};
+
 /* What another process needs to map a rondo_mem: bytes, and a descriptor that travels over a Unix socket (-1: none). */
 struct rondo_mem_handle {
     uint8_t bytes[RONDO_MEM_HANDLE_BYTES];
@@ -138,6 +146,11 @@ struct rondo_device_ops {
 
     /* Makes memory of this process usable by all its devices that can reach it, as users expect of theirs. */
     rondoResult_t (*mem_attach_all)(struct rondo_device *device, const struct rondo_mem *mem);
+
+    /* The allocation that holds these bytes of a user's. rondoInvalidArgument, rondoUnhandledCudaError: none that others could
+     * map. Also on the road of a call. */
+    rondoResult_t (*mem_range)(struct rondo_device *device, const void *pointer, size_t bytes,
+                               struct rondo_range *range);
 
     /* Makes host memory of the process (page-aligned; shared with others most often) usable by kernels of the device, at
      * `*address`. It must be given back before it is unmapped. */
@@ -227,6 +240,9 @@ struct rondo_device_ops {
     /* Enqueues or captures one launch. */
     rondoResult_t (*launch)(struct rondo_device *device, const struct rondo_launch *launch);
 };
+
+/* Memory of rondoMemAlloc that holds the pointer: for mem_range. Whether there is one. */
+bool rondo_user_memory_find(const void *pointer, struct rondo_range *range);
 
 extern const struct rondo_device_ops rondo_device_cuda;
 extern const struct rondo_device_ops rondo_device_host;

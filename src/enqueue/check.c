@@ -64,16 +64,6 @@ rondoResult_t rondo_check_overlap(const struct rondo_overlap *o)
     return rondoSuccess;
 }
 
-size_t rondo_send_parts(unsigned collective, size_t ranks)
-{
-    return collective == RONDO_REDUCE_SCATTER || collective == RONDO_ALL_TO_ALL ? ranks : 1;
-}
-
-size_t rondo_recv_parts(unsigned collective, size_t ranks)
-{
-    return collective == RONDO_ALL_GATHER || collective == RONDO_ALL_TO_ALL ? ranks : 1;
-}
-
 rondoResult_t rondo_check_in_place(unsigned collective, size_t rank, size_t ranks, const void *send, const void *recv,
                                    size_t bytes)
 {

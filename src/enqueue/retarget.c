@@ -216,6 +216,8 @@ static rondoResult_t look_at_launch(struct job *job, const struct rondo_graph_no
         result = check_regions(&regions, launch.work_count);
     if (result == rondoSuccess && moved)
         result = check_reach(&launch, &regions);
+    if (moved && launch.exports) /* nobody is to reach what the graph does not hold */
+        launch.exports->send = launch.exports->recv = RONDO_EXPORT_NONE;
     if (result == rondoSuccess && moved)
         job->changes[job->change_count++] = (struct rondo_graph_change){node, args};
     else

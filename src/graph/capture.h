@@ -13,6 +13,9 @@
 rondoResult_t rondo_capture_begin(struct rondoComm *comm, struct CUstream_st *stream,
                                   const struct rondo_capture *capture, struct rondo_capture_record **record);
 
+/* The graph's hold on memory of its ops that is exported; NULL: there is none to be had, or the comm exports nothing. */
+struct rondo_exports_hold *rondo_capture_hold(struct rondoComm *comm, struct rondo_capture_record *record);
+
 /* After the launch, of `kernel`: notes its node. */
 rondoResult_t rondo_capture_end(struct rondoComm *comm, struct CUstream_st *stream, const struct rondo_kernel *kernel,
                                 struct rondo_capture_record *record);

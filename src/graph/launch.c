@@ -5,6 +5,7 @@
 #include "common/result.h"
 #include "graph/capture.h"
 #include "graph/prepared.h"
+#include "kernels/types.h"
 
 #include <string.h>
 
@@ -24,13 +25,33 @@ struct launched {
 void rondo_launch_on_lane(const struct rondoComm *comm, enum rondo_lane_use lane, struct rondo_plan_launch *plan)
 {
     plan->args.lane = comm->lanes[lane].args;
+    if (plan->direct)
+        plan->args.single.exports = (struct rondo_export_args){.send = RONDO_EXPORT_NONE, .recv = RONDO_EXPORT_NONE};
     if (plan->messages)
         plan->args.batch.head.fifos = comm->lanes[lane].fifos;
 }
 
-static rondoResult_t launch_plan(struct rondoComm *comm, enum rondo_lane_use lane,
+/* Which exported memory a direct work's buffers lie in: the graph's, or what is registered. */
+static void place(struct rondoComm *comm, struct rondo_exports_hold *hold, struct rondo_plan_launch *plan)
+{
+    const struct rondo_work *work = &plan->args.single.work;
+    const uint64_t send = work->bytes * rondo_send_parts(work->collective, (unsigned)comm->ranks),
+                   recv = work->bytes * rondo_recv_parts(work->collective, (unsigned)comm->ranks);
+    struct rondo_export_args *exports = &plan->args.single.exports;
+    if (work->send && hold)
+        rondo_exports_place(hold, work->send, send, &exports->send, &exports->send_at);
+    else if (work->send)
+        rondo_registry_place(&comm->registry, work->send, send, &exports->send, &exports->send_at);
+    if (work->recv && hold)
+        rondo_exports_place(hold, work->recv, recv, &exports->recv, &exports->recv_at);
+    else if (work->recv)
+        rondo_registry_place(&comm->registry, work->recv, recv, &exports->recv, &exports->recv_at);
+}
+
+static rondoResult_t launch_plan(struct rondoComm *comm, struct rondo_capture_record *record,
                                  const struct rondo_launch_request *request, struct launched *launched)
 {
+    const enum rondo_lane_use lane = record ? RONDO_LANE_GRAPH : RONDO_LANE_EAGER;
     struct rondo_plan_launch plan;
     struct rondo_group_plan group = {
         .limits = &comm->limits,
@@ -43,6 +64,8 @@ static rondoResult_t launch_plan(struct rondoComm *comm, enum rondo_lane_use lan
     while (!rondo_plan_done(&group)) {
         rondo_plan_next(&group, &plan);
         rondo_launch_on_lane(comm, lane, &plan);
+        if (plan.direct)
+            place(comm, record ? rondo_capture_hold(comm, record) : NULL, &plan);
         const struct rondo_launch launch = {
             .kernel = comm->kernels[plan.kernel],
             .blocks = plan.blocks,
@@ -88,7 +111,7 @@ static rondoResult_t launch_eager(struct rondoComm *comm, const struct rondo_lau
     uint64_t id;
     RONDO_TRY(comm->ops->stream_id(comm->device, stream, &id));
     RONDO_TRY(eager_begin(comm, stream, id));
-    rondoResult_t result = launch_plan(comm, RONDO_LANE_EAGER, request, &launched);
+    rondoResult_t result = launch_plan(comm, NULL, request, &launched);
     return eager_end(comm, stream, id, launched.count, result);
 }
 
@@ -100,7 +123,7 @@ static rondoResult_t launch_captured(struct rondoComm *comm, const struct rondo_
     struct launched launched = {0};
     RONDO_TRY(comm->ops->stream_capture(comm->device, stream, &capture)); /* again: joining has changed its tails */
     RONDO_TRY(rondo_capture_begin(comm, stream, &capture, &record));
-    RONDO_TRY(launch_plan(comm, RONDO_LANE_GRAPH, request, &launched));
+    RONDO_TRY(launch_plan(comm, record, request, &launched));
     RONDO_TRY(rondo_capture_end(comm, stream, launched.last, record));
     for (size_t i = 1; i < request->stream_count; i++)
         RONDO_TRY(rondo_capture_continue(comm, request->streams[i], record));
@@ -178,7 +201,10 @@ static rondoResult_t prepared_captured(const struct rondo_prepared *prepared, st
         struct rondo_launch launch = prepared->launches[i].eager;
         memcpy(&plan.args, launch.args, launch.args_bytes);
         plan.messages = prepared->launches[i].messages;
+        plan.direct = prepared->launches[i].direct;
         rondo_launch_on_lane(comm, RONDO_LANE_GRAPH, &plan);
+        if (plan.direct)
+            place(comm, rondo_capture_hold(comm, record), &plan);
         launch.args = &plan.args;
         launch.stream = stream;
         RONDO_TRY(comm->ops->launch(comm->device, &launch));

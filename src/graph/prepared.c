@@ -41,6 +41,7 @@ static rondoResult_t keep(struct rondo_prepared *prepared, const struct rondo_pl
                   .args = args,
                   .args_bytes = plan->args_bytes},
         .messages = plan->messages,
+        .direct = plan->direct,
     };
     return rondoSuccess;
 }

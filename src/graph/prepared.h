@@ -9,6 +9,7 @@ struct rondo_prepared_launch {
     struct rondo_launch
         eager; /* as it is, but for the stream. The arguments are owned, and have room for all of their kernel's */
     unsigned messages;
+    bool direct; /* as in struct rondo_plan_launch */
 };
 
 struct rondo_prepared {

@@ -14,6 +14,7 @@ void rondo_unpack(unsigned kernel, void *args, struct rondo_unpacked *unpacked)
     }
     if (kernel < RONDO_KERNEL_GROUPS) {
         unpacked->works = &((struct rondo_single_args *)args)->work;
+        unpacked->exports = &((struct rondo_single_args *)args)->exports;
         unpacked->work_count = 1;
         return;
     }

@@ -12,6 +12,7 @@ struct rondo_unpacked {
     struct rondo_lane_args *lane;
     struct rondo_work *works;
     size_t work_count;
+    struct rondo_export_args *exports; /* of a launch that has them; else NULL */
     struct rondo_transfer *transfers;
     size_t transfer_count;
     struct rondo_end *ends; /* whose transfers follow one another and are all */
