@@ -26,6 +26,7 @@ struct rondo_anchor {
     uint64_t id; /* no other anchor of the process has or will have it */
     const struct rondo_device_ops *ops;
     struct rondo_device *device;
+    unsigned lanes;           /* that the memory below has room for */
     struct rondo_mem control; /* what kernels keep for themselves: channels, peers' addresses */
     struct rondo_mem areas[RONDO_AREA_COUNT];
     struct rondo_pinned reports;        /* what kernels tell the host, and the abort words */

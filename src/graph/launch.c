@@ -18,7 +18,7 @@ struct launched {
     const struct rondo_kernel *last;
 };
 
-static rondoResult_t launch_plan(struct rondoComm *comm, enum rondo_lane_use lane,
+static rondoResult_t launch_plan(struct rondoComm *comm, const struct rondo_lane *lane,
                                  const struct rondo_launch_request *request, struct launched *launched)
 {
     struct rondo_plan_launch plan;
@@ -32,9 +32,9 @@ static rondoResult_t launch_plan(struct rondoComm *comm, enum rondo_lane_use lan
     rondo_plan_begin(&group);
     while (!rondo_plan_done(&group)) {
         rondo_plan_next(&group, &plan);
-        plan.args.lane = comm->lanes[lane].args;
+        plan.args.lane = lane->args;
         if (plan.messages)
-            plan.args.batch.head.fifos = comm->lanes[lane].fifos;
+            plan.args.batch.head.fifos = lane->fifos;
         const struct rondo_launch launch = {
             .kernel = comm->kernels[plan.kernel],
             .blocks = plan.blocks,
@@ -59,7 +59,7 @@ static rondoResult_t launch_eager(struct rondoComm *comm, const struct rondo_lau
     RONDO_TRY(comm->ops->stream_id(comm->device, stream, &id));
     if (comm->eager_stream && comm->eager_stream != id)
         RONDO_TRY(comm->ops->event_wait(comm->device, comm->eager_end, stream));
-    rondoResult_t result = launch_plan(comm, RONDO_LANE_EAGER, request, &launched);
+    rondoResult_t result = launch_plan(comm, &comm->lanes[RONDO_LANE_EAGER], request, &launched);
     if (result == rondoSuccess)
         result = comm->ops->event_record(comm->device, comm->eager_end, stream);
     comm->eager_stream = id;
@@ -79,7 +79,7 @@ static rondoResult_t launch_captured(struct rondoComm *comm, const struct rondo_
     struct launched launched = {0};
     RONDO_TRY(comm->ops->stream_capture(comm->device, stream, &capture)); /* again: joining has changed its tails */
     RONDO_TRY(rondo_capture_begin(comm, stream, &capture, &record));
-    RONDO_TRY(launch_plan(comm, RONDO_LANE_GRAPH, request, &launched));
+    RONDO_TRY(launch_plan(comm, &comm->lanes[record->lane], request, &launched));
     RONDO_TRY(rondo_capture_end(comm, stream, launched.last, record));
     for (size_t i = 1; i < request->stream_count; i++)
         RONDO_TRY(rondo_capture_continue(comm, request->streams[i], record));
