@@ -181,6 +181,7 @@ Test(comm, cards_that_clash_are_told_by_ranks)
     DIFFERS(max_ctas, 5, "maxCTAs");
     DIFFERS(buffer_kib, 5, "bufferKiB");
     DIFFERS(shared_device, 1, "sharedDevice");
+    DIFFERS(graph_lanes, 5, "graphLanes");
     DIFFERS(forced, 5, "RONDO_ALGO");
 }
 
@@ -303,6 +304,7 @@ Test(comm, config_that_is_none_or_out_of_bounds_is_refused_by_name)
     BOUNDS(timeoutMs, -1, 86400001);
     BOUNDS(bufferKiB, 63, 65537, -1, INT_MAX);
     BOUNDS(sharedDevice, -1, 2);
+    BOUNDS(graphLanes, 0, -1, 17);
 }
 
 static int configured(struct rig *rig)

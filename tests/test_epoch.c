@@ -13,7 +13,7 @@ enum { OPS = 4, ROOM = 1 << 18 };
 
 static const size_t counts[OPS] = {1, 700, 5000, 40000};
 
-static uint32_t epoch_of(struct rig *rig, enum rondo_lane_use lane)
+static uint32_t epoch_of(struct rig *rig, unsigned lane)
 {
     uint32_t epoch = 0;
     rig->comm->ops->read(rig->comm->device, &epoch, &rig->comm->lanes[lane].args.channels[0].epoch, sizeof epoch);
@@ -21,7 +21,7 @@ static uint32_t epoch_of(struct rig *rig, enum rondo_lane_use lane)
 }
 
 /* All channels of a lane agree on its epoch, whatever launches it had. */
-static int channels_agree(struct rig *rig, enum rondo_lane_use lane)
+static int channels_agree(struct rig *rig, unsigned lane)
 {
     struct rondo_channel channels[RONDO_MAX_CHANNELS];
     RIG_OK(rig->comm->ops->read(rig->comm->device, channels, rig->comm->lanes[lane].args.channels, sizeof channels));
@@ -54,8 +54,8 @@ static int across_the_wrap(struct rig *rig)
     }
     struct machine_graph *graph = NULL;
     for (int captured = 0; captured < 2; captured++) {
-        const enum rondo_lane_use lane = captured ? RONDO_LANE_GRAPH : RONDO_LANE_EAGER;
-        RIG_CHECK(epoch_of(rig, lane) == start, "lane %d begins at epoch %u", lane, epoch_of(rig, lane));
+        const unsigned lane = captured ? RONDO_LANE_GRAPH : RONDO_LANE_EAGER;
+        RIG_CHECK(epoch_of(rig, lane) == start, "lane %u begins at epoch %u", lane, epoch_of(rig, lane));
         for (int round = 0; round < 12; round++) {
             if (captured && round == 0)
                 m->capture_begin(rig->stream, MACHINE_CAPTURE_THREAD_LOCAL);
@@ -125,38 +125,40 @@ Test(epoch, wraps_on_both_lanes_in_two_shots)
 static int poisoned(struct rig *rig)
 {
     static const uint32_t poisons[] = {0, 0xa5a5a5a5u, 1, UINT32_MAX, RONDO_EMPTY_WORD ^ 1u};
-    enum { RANKS = 3 };
+    enum { RANKS = 3, LANES = 4 };
     const struct rondo_limits limits = {.ranks = RANKS,
+                                        .lanes = LANES,
                                         .line_bytes = rig->comm->limits.line_bytes,
                                         .half_lines = 1000,
                                         .fifo_lines = 64,
                                         .fifo_channels = 4};
     struct rondo_anchor *anchor;
     RIG_OK(rondo_anchor_create(rig->comm->ops, rig_device(rig, rig->rank), &anchor));
-    const size_t control = rondo_lanes_control_bytes(RANKS), mailbox = rondo_lanes_mailbox_bytes(&limits);
+    anchor->lanes = LANES;
+    const size_t control = rondo_lanes_control_bytes(LANES, RANKS), mailbox = rondo_lanes_mailbox_bytes(&limits);
     RIG_OK(anchor->ops->mem_alloc(anchor->device, control, RONDO_MEM_PRIVATE, &anchor->control));
     struct rondo_mem *inbox = &anchor->areas[RONDO_AREA_INBOX];
     RIG_OK(anchor->ops->mem_alloc(anchor->device, mailbox, RONDO_MEM_PRIVATE, inbox));
     const struct rondo_box box = {inbox->address, NULL};
-    RIG_OK(anchor->ops->pinned_alloc(anchor->device, rondo_lanes_report_bytes(), &anchor->reports));
+    RIG_OK(anchor->ops->pinned_alloc(anchor->device, rondo_lanes_report_bytes(LANES), &anchor->reports));
     uint32_t *words = malloc(mailbox > control ? mailbox : control);
     for (size_t p = 0; p < sizeof poisons / sizeof *poisons; p++) {
         RIG_OK(anchor->ops->fill(anchor->device, anchor->control.address, 4, poisons[p], control / 4));
         RIG_OK(anchor->ops->fill(anchor->device, inbox->address, 4, poisons[p], mailbox / 4));
-        memset(anchor->reports.host, 0xa5, rondo_lanes_report_bytes());
+        memset(anchor->reports.host, 0xa5, rondo_lanes_report_bytes(LANES));
         RIG_OK(rondo_lanes_reset(anchor, &limits, 77));
         RIG_OK(rondo_lanes_reset_box(anchor, &limits, 77, &box));
         RIG_OK(anchor->ops->read(anchor->device, words, anchor->control.address, control));
         const struct rondo_channel *channels = (const struct rondo_channel *)words;
-        for (int c = 0; c < RONDO_LANE_COUNT * RONDO_MAX_CHANNELS; c++)
+        for (int c = 0; c < LANES * RONDO_MAX_CHANNELS; c++)
             RIG_CHECK(channels[c].epoch == 77 && !channels[c].busy && !channels[c].stop && !channels[c].claim,
                       "channel %d is dirty", c);
         RIG_OK(anchor->ops->read(anchor->device, words, inbox->address, mailbox));
-        for (unsigned l = 0; l < RONDO_LANE_COUNT; l++)
-            RIG_CHECK(mailbox_at_rest(&limits, (const char *)words + l * (mailbox / RONDO_LANE_COUNT)) &&
-                          mailbox_credits_are(&limits, (const char *)words + l * (mailbox / RONDO_LANE_COUNT), 77),
+        for (unsigned l = 0; l < LANES; l++)
+            RIG_CHECK(mailbox_at_rest(&limits, (const char *)words + l * (mailbox / LANES)) &&
+                          mailbox_credits_are(&limits, (const char *)words + l * (mailbox / LANES), 77),
                       "lane %u is dirty", l);
-        for (unsigned l = 0; l < RONDO_LANE_COUNT; l++)
+        for (unsigned l = 0; l < LANES; l++)
             RIG_CHECK(rondo_lane_report(anchor, l)->kind == 0 && rondo_lane_report(anchor, l)->abort == 0, "a report");
     }
     free(words);

@@ -10,7 +10,8 @@
  *    rondo/host.h. NULL is the default stream. An op is ordered after what the stream holds and before what follows.
  *  - Ops may be captured: if the stream is capturing, the op becomes one kernel node of the graph, any number of
  *    replays of which need nothing from the host. Captured ops and eager ops of one comm may run at the same time.
- *    Two graphs that hold ops of the same comm must not run at the same time.
+ *    Two graphs that hold ops of the same comm must not run at the same time, unless their ops have lanes of their own:
+ *    see rondoCommSetGraphLane.
  *  - All ranks of a comm call the same ops in the same order, counting eager ops and captured ones apart.
  *  - Functions are thread-safe. Two threads may use one comm, but then the program orders their calls.
  */
@@ -104,6 +105,9 @@ typedef enum {
 #define RONDO_SHRINK_DEFAULT   0
 #define RONDO_SHRINK_ABORT     1
 
+#define RONDO_MAX_GRAPH_LANES  16
+#define RONDO_GRAPH_LANE_DEAL  (-1)
+
 #define RONDO_CONFIG_UNDEF_INT INT_MIN
 #define RONDO_CONFIG_MAGIC     0x6f6e6f72u
 
@@ -123,12 +127,15 @@ typedef struct {
                              besides. Same on all ranks */
     int sharedDevice; /* 1: several ranks may use one GPU (default 0: refused). Same on all ranks */
     const char *commName; /* shown in the log; copied. NULL: none */
+    int graphLanes; /* lanes for captured ops (1), up to RONDO_MAX_GRAPH_LANES. Each takes the memory that bufferKiB tells of.
+                             Same on all ranks; see rondoCommSetGraphLane */
 } rondoConfig_t;
 
 #define RONDO_CONFIG_INITIALIZER                                                                                       \
     {                                                                                                                  \
         sizeof(rondoConfig_t), RONDO_CONFIG_MAGIC, RONDO_VERSION_CODE, RONDO_CONFIG_UNDEF_INT, RONDO_CONFIG_UNDEF_INT, \
-            RONDO_CONFIG_UNDEF_INT, RONDO_CONFIG_UNDEF_INT, RONDO_CONFIG_UNDEF_INT, RONDO_CONFIG_UNDEF_INT, NULL       \
+            RONDO_CONFIG_UNDEF_INT, RONDO_CONFIG_UNDEF_INT, RONDO_CONFIG_UNDEF_INT, RONDO_CONFIG_UNDEF_INT, NULL,      \
+            RONDO_CONFIG_UNDEF_INT                                                                                     \
     }
 
 /* The library's version as RONDO_VERSION_CODE. Never fails but on a NULL pointer. */
@@ -208,6 +215,17 @@ RONDO_API rondoResult_t rondoCommDestroy(rondoComm_t comm);
 /* Ends what runs, on this rank and on its peers (they get rondoRemoteError), and frees the comm, within 2 s. Any thread
  * may call it while others are inside ops of the same comm on the device. NULL is fine. */
 RONDO_API rondoResult_t rondoCommAbort(rondoComm_t comm);
+
+/* Which lane the captured ops of later captures run on: 0 to config.graphLanes - 1. Replays of graphs whose ops are on different
+ * lanes may run at the same time, in different order on different ranks; on one lane, they must not overlap. An engine whose graphs of several batch sizes never
+ * overlap puts them all on one lane, and gives another to the graphs that run beside them.
+ *
+ * It holds for captures in which the comm has its first op (a grouped one: its group's end) after the call; a capture stays on
+ * its lane to its end, and a body of a conditional node is a capture. All ranks call it alike. With RONDO_GRAPH_LANE_DEAL,
+ * which is so at first, captures are dealt out: the n-th one, counted from 0 and from the last call, is on lane n modulo
+ * graphLanes; captures that became void count. What runs at the same time must fit on the GPU together: maxCTAs blocks for
+ * each lane at most. rondoInvalidArgument: no such lane. */
+RONDO_API rondoResult_t rondoCommSetGraphLane(rondoComm_t comm, int lane);
 
 /* ---- memory ---- */
 

@@ -27,6 +27,7 @@ void rondo_card_fill(const struct rondoComm *comm, struct rondo_card *card)
     card->max_ctas = comm->config.max_ctas;
     card->buffer_kib = comm->config.buffer_kib;
     card->shared_device = comm->config.shared_device;
+    card->graph_lanes = comm->config.graph_lanes;
     card->forced = (int32_t)env->threads * 16 + choice_of(env->proto, "bulk") * 4 + choice_of(env->algo, "oneshot");
     card->capability = comm->info.capability;
     card->check = env->check != 0;
@@ -62,6 +63,8 @@ rondoResult_t rondo_cards_check(const struct rondo_card *cards, int ranks)
             return differ("bufferKiB", r, card->buffer_kib, first->buffer_kib);
         if (card->shared_device != first->shared_device)
             return differ("sharedDevice", r, card->shared_device, first->shared_device);
+        if (card->graph_lanes != first->graph_lanes)
+            return differ("graphLanes", r, card->graph_lanes, first->graph_lanes);
         if (card->check != first->check)
             return differ("RONDO_CHECK", r, card->check, first->check);
         if (card->forced != first->forced)

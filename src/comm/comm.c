@@ -52,6 +52,7 @@ static void set_limits(struct rondo_making *m)
     struct rondo_limits *limits = &comm->limits;
     const struct rondo_env *env = rondo_env();
     limits->ranks = (unsigned)comm->ranks;
+    limits->lanes = comm->anchor->lanes;
     limits->line_bytes = (unsigned)comm->info.line_bytes;
     limits->min_channels = (unsigned)comm->config.min_ctas;
     limits->max_channels = (unsigned)comm->config.max_ctas;
@@ -83,9 +84,10 @@ static rondoResult_t open_device(struct rondoComm *comm, int ordinal)
     comm->ops->info(comm->device, &comm->info);
     rondo_log_device(comm->info.ordinal);
     RONDO_TRY(rondo_config_complete(&comm->config, &comm->info));
-    RONDO_TRY(comm->ops->mem_alloc(comm->device, rondo_lanes_control_bytes((unsigned)comm->ranks), RONDO_MEM_PRIVATE,
-                                   &anchor->control));
-    RONDO_TRY(comm->ops->pinned_alloc(comm->device, rondo_lanes_report_bytes(), &anchor->reports));
+    anchor->lanes = RONDO_LANE_GRAPH + (unsigned)comm->config.graph_lanes;
+    RONDO_TRY(comm->ops->mem_alloc(comm->device, rondo_lanes_control_bytes(anchor->lanes, (unsigned)comm->ranks),
+                                   RONDO_MEM_PRIVATE, &anchor->control));
+    RONDO_TRY(comm->ops->pinned_alloc(comm->device, rondo_lanes_report_bytes(anchor->lanes), &anchor->reports));
     RONDO_TRY(comm->ops->event_create(comm->device, &comm->eager_end));
     RONDO_TRY(comm->ops->event_create(comm->device, &comm->join));
     return load_kernels(comm);
@@ -104,12 +106,13 @@ static void log_comm(const struct rondo_making *m)
         return;
     rondo_links_log(comm, m->cards);
     const uint64_t now = rondo_now_ns();
-    rondo_log_info(
-        RONDO_LOG_INIT,
-        "comm %s rank %d of %d on %s: %zu KiB of device memory; init %.1f ms (join and device %.1f, mailboxes %.1f)",
-        comm->config.name, comm->rank, comm->ranks, comm->info.name,
-        (device_bytes(comm->anchor) + comm->anchor->control.bytes) >> 10, (double)(now - m->started_ns) * 1e-6,
-        (double)(m->joined_ns - m->started_ns) * 1e-6, (double)(m->mapped_ns - m->joined_ns) * 1e-6);
+    rondo_log_info(RONDO_LOG_INIT,
+                   "comm %s rank %d of %d on %s: %zu KiB of device memory for %u lanes; init %.1f ms (join and device "
+                   "%.1f, mailboxes %.1f)",
+                   comm->config.name, comm->rank, comm->ranks, comm->info.name,
+                   (device_bytes(comm->anchor) + comm->anchor->control.bytes) >> 10, comm->anchor->lanes,
+                   (double)(now - m->started_ns) * 1e-6, (double)(m->joined_ns - m->started_ns) * 1e-6,
+                   (double)(m->mapped_ns - m->joined_ns) * 1e-6);
 }
 
 /* Everything after the join: whatever fails on one rank is voted on before the next exchange that all take part in. */
@@ -189,6 +192,7 @@ rondoResult_t rondo_comm_begin(const struct rondo_comm_request *request, struct 
     comm->config = request->config;
     comm->key = rondo_comm_key(&request->id, sizeof request->id);
     comm->left_rank = -1;
+    comm->graph_lane = RONDO_GRAPH_LANE_DEAL;
     comm->making = m;
     m->comm = comm;
     __atomic_store_n(&comm->state, RONDO_COMM_MAKING, __ATOMIC_SEQ_CST);

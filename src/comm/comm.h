@@ -37,6 +37,7 @@ enum {
 /* A capture in which the comm has ops. There is no word of a capture's end: a record is used again when it is the oldest. */
 struct rondo_capture_record {
     uint64_t id;           /* 0: unused */
+    unsigned lane;         /* that its launches run on */
     void *graph;           /* that it makes or adds to. May be gone */
     const void *last_node; /* the comm's last launch in it, NULL: none. May be gone with the graph */
     const struct rondo_kernel *last_kernel;
@@ -58,7 +59,7 @@ struct rondoComm {
     struct rondo_limits limits;
     struct rondo_arena *arena;
     struct rondo_anchor *anchor;
-    struct rondo_lane lanes[RONDO_LANE_COUNT];
+    struct rondo_lane lanes[RONDO_MAX_LANES];
     const struct rondo_kernel *kernels[RONDO_KERNEL_COUNT];
     struct rondo_links *links;       /* to the peers' memory */
     struct rondo_mover *mover;       /* NULL: no copies */
@@ -73,6 +74,8 @@ struct rondoComm {
     uint64_t eager_stream;                                /* id of the stream of the last eager launch; 0: none yet */
     struct rondo_capture_record captures[RONDO_CAPTURES]; /* the last ones with ops of the comm, in a ring */
     unsigned next_capture;                                /* place in the ring */
+    int graph_lane;       /* of the next captures; RONDO_GRAPH_LANE_DEAL: they are dealt out */
+    unsigned dealt_lanes; /* captures that were, since the user last chose */
 
     /* ---- these have locks of their own ---- */
     struct rondo_redops redops;

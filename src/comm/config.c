@@ -40,6 +40,7 @@ rondoResult_t rondo_config_read(const rondoConfig_t *user, struct rondo_config *
     RONDO_TRY(take("bufferKiB", c.bufferKiB, MIN_BUFFER_KIB, MAX_BUFFER_KIB, env->buffer_kib, &config->buffer_kib));
     RONDO_TRY(take("sharedDevice", c.sharedDevice, 0, 1, env->shared_device, &shared));
     config->shared_device = shared;
+    RONDO_TRY(take("graphLanes", c.graphLanes, 1, RONDO_MAX_GRAPH_LANES, env->graph_lanes, &config->graph_lanes));
     config->check_pointers = env->check_pointers;
     if (c.commName)
         snprintf(config->name, sizeof config->name, "%s", c.commName);

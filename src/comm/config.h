@@ -11,6 +11,7 @@
 struct rondo_config {
     int min_ctas, max_ctas;
     int buffer_kib;
+    int graph_lanes;
     int timeout_ms;
     bool shared_device;
     bool blocking;

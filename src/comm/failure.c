@@ -101,24 +101,33 @@ static void report_different(struct rondoComm *comm, const struct rondo_report *
     char mine[128], theirs[128];
     signature_text(report->mine, mine, sizeof mine);
     signature_text(report->theirs, theirs, sizeof theirs);
-    rondo_comm_failed(comm, rondoInvalidUsage, "ranks run different ops on the %s lane: rank %u %s, rank %u %s%s", lane,
+    rondo_comm_failed(comm, rondoInvalidUsage, "ranks run different ops on the %s: rank %u %s, rank %u %s%s", lane,
                       me < report->peer ? me : report->peer, me < report->peer ? mine : theirs,
                       me < report->peer ? report->peer : me, me < report->peer ? theirs : mine,
                       strcmp(mine, theirs) ? "" : " (but not the same ones)");
 }
 
-static void handle_report(struct rondoComm *comm, enum rondo_lane_use use, const struct rondo_report *report)
+/* As the user counts them. */
+static void lane_name(const struct rondoComm *comm, unsigned number, char *name, size_t room)
 {
-    const char *lane = use == RONDO_LANE_EAGER ? "eager" : "graph";
-    char where[192];
+    if (number >= RONDO_LANE_GRAPH && comm->config.graph_lanes > 1)
+        snprintf(name, room, "graph lane %u", number - RONDO_LANE_GRAPH);
+    else
+        snprintf(name, room, "%s lane", number == RONDO_LANE_EAGER ? "eager" : "graph");
+}
+
+static void handle_report(struct rondoComm *comm, unsigned number, const struct rondo_report *report)
+{
+    char where[192], lane[24];
+    lane_name(comm, number, lane, sizeof lane);
     if (report->collective < RONDO_COLLECTIVE_COUNT)
-        snprintf(where, sizeof where, "in %s (%s, %s, %llu bytes, %s) at epoch %u on channel %u of the %s lane",
+        snprintf(where, sizeof where, "in %s (%s, %s, %llu bytes, %s) at epoch %u on channel %u of the %s",
                  collective_names[report->collective], dtype_name(report->dtype), redop_name(report->redop),
                  (unsigned long long)report->bytes, report->algo == RONDO_ONE_SHOT ? "one-shot" : "two-shot",
                  report->epoch, report->channel, lane);
     else
-        snprintf(where, sizeof where, "in a send, a receive or a barrier, at %u in block %u of the %s lane",
-                 report->epoch, report->channel, lane);
+        snprintf(where, sizeof where, "in a send, a receive or a barrier, at %u in block %u of the %s", report->epoch,
+                 report->channel, lane);
     rondoResult_t result;
     switch (report->kind) {
     case RONDO_REPORT_TIMEOUT:
@@ -134,7 +143,7 @@ static void handle_report(struct rondoComm *comm, enum rondo_lane_use use, const
     case RONDO_REPORT_OVERLAP:
         result = rondoInvalidUsage;
         rondo_comm_failed(comm, result,
-                          "two launches ran at the same time on the %s lane of rank %d: graphs with ops of one comm "
+                          "two launches ran at the same time on the %s of rank %d: graphs with ops of one comm "
                           "must not overlap",
                           lane, comm->rank);
         break;
@@ -152,14 +161,14 @@ static void handle_report(struct rondoComm *comm, enum rondo_lane_use use, const
 
 void rondo_comm_read_reports(struct rondoComm *comm)
 {
-    for (unsigned use = 0; use < RONDO_LANE_COUNT; use++) {
-        const struct rondo_report *report = rondo_lane_report(comm->anchor, use);
+    for (unsigned lane = 0; lane < comm->anchor->lanes; lane++) {
+        const struct rondo_report *report = rondo_lane_report(comm->anchor, lane);
         uint32_t kind = __atomic_load_n(&report->kind, __ATOMIC_ACQUIRE); /* rondo_give_up */
-        if (kind == RONDO_REPORT_NONE || __atomic_load_n(&comm->seen_reports, __ATOMIC_ACQUIRE) & 1u << use)
+        if (kind == RONDO_REPORT_NONE || __atomic_load_n(&comm->seen_reports, __ATOMIC_ACQUIRE) & 1u << lane)
             continue;
-        handle_report(comm, use, report);
+        handle_report(comm, lane, report);
         /* Not before: who finds the bit set finds the failure noted. Two threads may handle one: the first counts. */
-        __atomic_fetch_or(&comm->seen_reports, 1u << use, __ATOMIC_RELEASE);
+        __atomic_fetch_or(&comm->seen_reports, 1u << lane, __ATOMIC_RELEASE);
     }
 }
 

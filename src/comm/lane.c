@@ -21,22 +21,22 @@ static struct rondo_channel *channels_at(const struct rondo_anchor *anchor, unsi
 
 static uint32_t *positions_at(const struct rondo_anchor *anchor, unsigned ranks, unsigned lane)
 {
-    return (uint32_t *)channels_at(anchor, RONDO_LANE_COUNT) + lane * positions_of(ranks);
+    return (uint32_t *)channels_at(anchor, anchor->lanes) + lane * positions_of(ranks);
 }
 
 static char **boxes_at(const struct rondo_anchor *anchor, unsigned ranks, unsigned lane)
 {
-    return (char **)positions_at(anchor, ranks, RONDO_LANE_COUNT) + (size_t)lane * 2 * ranks;
+    return (char **)positions_at(anchor, ranks, anchor->lanes) + (size_t)lane * 2 * ranks;
 }
 
 static struct rondo_posts *posts_at(const struct rondo_anchor *anchor, unsigned ranks, unsigned lane)
 {
-    return (struct rondo_posts *)boxes_at(anchor, ranks, RONDO_LANE_COUNT) + lane;
+    return (struct rondo_posts *)boxes_at(anchor, ranks, anchor->lanes) + lane;
 }
 
 static struct rondo_poster *posters_at(const struct rondo_anchor *anchor, unsigned ranks)
 {
-    return (struct rondo_poster *)posts_at(anchor, ranks, RONDO_LANE_COUNT);
+    return (struct rondo_poster *)posts_at(anchor, ranks, anchor->lanes);
 }
 
 void *rondo_lanes_spare(const struct rondo_anchor *anchor, unsigned ranks, unsigned number)
@@ -55,19 +55,18 @@ void *rondo_lanes_export_map(const struct rondo_anchor *anchor, unsigned ranks, 
     return maps + (size_t)rank * RONDO_EXPORTS_MAX + number;
 }
 
-size_t rondo_lanes_control_bytes(unsigned ranks)
+size_t rondo_lanes_control_bytes(unsigned lanes, unsigned ranks)
 {
     const size_t mapped = ranks > 1 && ranks <= RONDO_ARG_PEERS ? ranks : 0;
-    return RONDO_LANE_COUNT *
-               (RONDO_MAX_CHANNELS * sizeof(struct rondo_channel) + positions_of(ranks) * sizeof(uint32_t) +
-                2 * ranks * sizeof(char *) + sizeof(struct rondo_posts)) +
+    return lanes * (RONDO_MAX_CHANNELS * sizeof(struct rondo_channel) + positions_of(ranks) * sizeof(uint32_t) +
+                    2 * ranks * sizeof(char *) + sizeof(struct rondo_posts)) +
            ranks * sizeof(struct rondo_poster) + (1 + (size_t)ranks) * sizeof(uint64_t) +
            (mapped ? sizeof(struct rondo_exports) : 0) + mapped * RONDO_EXPORTS_MAX * sizeof(uint64_t);
 }
 
-size_t rondo_lanes_report_bytes(void)
+size_t rondo_lanes_report_bytes(unsigned lanes)
 {
-    return RONDO_LANE_COUNT * sizeof(struct rondo_report);
+    return lanes * sizeof(struct rondo_report);
 }
 
 /* Where the parts of one lane's mailbox lie. */
@@ -89,7 +88,7 @@ static struct layout layout_of(const struct rondo_limits *limits)
 
 size_t rondo_lanes_mailbox_bytes(const struct rondo_limits *limits)
 {
-    return RONDO_LANE_COUNT * layout_of(limits).bytes;
+    return limits->lanes * layout_of(limits).bytes;
 }
 
 /* Sets words of a mailbox, in host memory if it has an address there. */
@@ -117,7 +116,7 @@ rondoResult_t rondo_lanes_reset_box(const struct rondo_anchor *anchor, const str
 {
     const struct layout l = layout_of(limits);
     const uint64_t lines = 2ull * limits->half_lines;
-    for (unsigned lane = 0; lane < RONDO_LANE_COUNT; lane++) {
+    for (unsigned lane = 0; lane < limits->lanes; lane++) {
         const uint64_t at = lane * l.bytes;
         RONDO_TRY(reset_lines(anchor, box, at, lines * limits->line_bytes, lines));
         if (limits->ranks > 1) {
@@ -132,12 +131,13 @@ rondoResult_t rondo_lanes_reset_box(const struct rondo_anchor *anchor, const str
 rondoResult_t rondo_lanes_reset(const struct rondo_anchor *anchor, const struct rondo_limits *limits, uint32_t epoch)
 {
     const struct rondo_device_ops *ops = anchor->ops;
-    memset(anchor->reports.host, 0, rondo_lanes_report_bytes());
-    RONDO_TRY(ops->fill(anchor->device, anchor->control.address, 4, 0, rondo_lanes_control_bytes(limits->ranks) / 4));
+    memset(anchor->reports.host, 0, rondo_lanes_report_bytes(anchor->lanes));
+    RONDO_TRY(ops->fill(anchor->device, anchor->control.address, 4, 0,
+                        rondo_lanes_control_bytes(anchor->lanes, limits->ranks) / 4));
     RONDO_TRY(ops->fill(anchor->device, &channels_at(anchor, 0)->epoch, sizeof(struct rondo_channel), epoch,
-                        RONDO_LANE_COUNT * RONDO_MAX_CHANNELS));
+                        anchor->lanes * RONDO_MAX_CHANNELS));
     return ops->fill(anchor->device, positions_at(anchor, limits->ranks, 0), 4, epoch,
-                     RONDO_LANE_COUNT * positions_of(limits->ranks));
+                     anchor->lanes * positions_of(limits->ranks));
 }
 
 /* What the kernels look up in memory: mailboxes beyond those that arguments hold, and where to post. */
@@ -162,14 +162,14 @@ static rondoResult_t write_tables(const struct rondo_anchor *anchor, const struc
 
 rondoResult_t rondo_lanes_open(const struct rondo_anchor *anchor, const struct rondo_limits *limits, unsigned rank,
                                uint64_t timeout_ns, const struct rondo_boxes *boxes,
-                               struct rondo_lane lanes[RONDO_LANE_COUNT])
+                               struct rondo_lane lanes[RONDO_MAX_LANES])
 {
     const struct layout l = layout_of(limits);
     const unsigned ranks = limits->ranks;
     bool posts = false;
     for (unsigned r = 0; r < ranks; r++)
         posts |= boxes->rings[r] != NULL;
-    for (unsigned i = 0; i < RONDO_LANE_COUNT; i++) {
+    for (unsigned i = 0; i < anchor->lanes; i++) {
         struct rondo_lane_args *lane = &lanes[i].args;
         memset(&lanes[i], 0, sizeof lanes[i]);
         lane->channels = channels_at(anchor, i);
@@ -204,29 +204,30 @@ unsigned rondo_lane_of(const struct rondo_anchor *anchor, const struct rondo_cha
     return (unsigned)((channels - channels_at(anchor, 0)) / RONDO_MAX_CHANNELS);
 }
 
-struct rondo_report *rondo_lane_report(const struct rondo_anchor *anchor, enum rondo_lane_use use)
+struct rondo_report *rondo_lane_report(const struct rondo_anchor *anchor, unsigned lane)
 {
-    return (struct rondo_report *)anchor->reports.host + use;
+    return (struct rondo_report *)anchor->reports.host + lane;
 }
 
 void rondo_lanes_abort(const struct rondo_anchor *anchor)
 {
-    for (unsigned l = 0; l < RONDO_LANE_COUNT; l++)
+    for (unsigned l = 0; l < anchor->lanes; l++)
         __atomic_store_n(&rondo_lane_report(anchor, l)->abort, 1, __ATOMIC_RELEASE); /* rondo_wait_look */
 }
 
 rondoResult_t rondo_lanes_stop(const struct rondo_anchor *anchor)
 {
     return anchor->ops->fill(anchor->device, &channels_at(anchor, 0)->stop, sizeof(struct rondo_channel), 1,
-                             RONDO_LANE_COUNT * RONDO_MAX_CHANNELS);
+                             anchor->lanes * RONDO_MAX_CHANNELS);
 }
 
 rondoResult_t rondo_lanes_busy(const struct rondo_anchor *anchor, bool *busy)
 {
-    struct rondo_channel channels[RONDO_LANE_COUNT * RONDO_MAX_CHANNELS];
-    RONDO_TRY(anchor->ops->read(anchor->device, channels, channels_at(anchor, 0), sizeof channels));
+    struct rondo_channel channels[RONDO_MAX_LANES * RONDO_MAX_CHANNELS];
+    const unsigned count = anchor->lanes * RONDO_MAX_CHANNELS;
+    RONDO_TRY(anchor->ops->read(anchor->device, channels, channels_at(anchor, 0), count * sizeof *channels));
     *busy = false;
-    for (unsigned c = 0; c < RONDO_LANE_COUNT * RONDO_MAX_CHANNELS; c++)
+    for (unsigned c = 0; c < count; c++)
         *busy |= channels[c].busy != 0;
     return rondoSuccess;
 }

@@ -1,5 +1,5 @@
-/* Lanes: independent sets of mailboxes and epochs in a comm. Eager ops run on one, captured ops on another, so that a
- * replay and an eager op may run at the same time. */
+/* Lanes: independent sets of mailboxes and epochs in a comm. Eager ops run on one, captured ops on others, so that a
+ * replay and an eager op may run at the same time, and two replays whose captures were given different lanes. */
 #ifndef RONDO_COMM_LANE_H
 #define RONDO_COMM_LANE_H
 
@@ -10,7 +10,8 @@
 #include "kernels/posts.h"
 #include "kernels/work.h"
 
-enum rondo_lane_use { RONDO_LANE_EAGER, RONDO_LANE_GRAPH, RONDO_LANE_COUNT };
+/* Numbers of lanes: the graphs' begin with RONDO_LANE_GRAPH. */
+enum { RONDO_LANE_EAGER, RONDO_LANE_GRAPH, RONDO_MAX_LANES = RONDO_LANE_GRAPH + RONDO_MAX_GRAPH_LANES };
 
 /* Kernel arguments. */
 struct rondo_lane {
@@ -19,8 +20,8 @@ struct rondo_lane {
 };
 
 /* Bytes of the memory that the lanes of a comm need, in all. */
-size_t rondo_lanes_control_bytes(unsigned ranks);
-size_t rondo_lanes_report_bytes(void);
+size_t rondo_lanes_control_bytes(unsigned lanes, unsigned ranks);
+size_t rondo_lanes_report_bytes(unsigned lanes);
 size_t rondo_lanes_mailbox_bytes(const struct rondo_limits *limits);
 
 /* A word of device memory that nobody looks at: number 0 is what messages of nothing send, and 1 + r takes what comes of them from
@@ -54,13 +55,13 @@ rondoResult_t rondo_lanes_reset_box(const struct rondo_anchor *anchor, const str
 /* Fills in the kernel arguments of all lanes, and the tables in control memory that they point to. */
 rondoResult_t rondo_lanes_open(const struct rondo_anchor *anchor, const struct rondo_limits *limits, unsigned rank,
                                uint64_t timeout_ns, const struct rondo_boxes *boxes,
-                               struct rondo_lane lanes[RONDO_LANE_COUNT]);
+                               struct rondo_lane lanes[RONDO_MAX_LANES]);
 
 /* Which of the anchor's lanes has these channels. */
 unsigned rondo_lane_of(const struct rondo_anchor *anchor, const struct rondo_channel *channels);
 
 /* A lane's report as the host sees it. */
-struct rondo_report *rondo_lane_report(const struct rondo_anchor *anchor, enum rondo_lane_use use);
+struct rondo_report *rondo_lane_report(const struct rondo_anchor *anchor, unsigned lane);
 
 /* Ends the waits of all kernels that run now or later, on all lanes. From any thread; makes no device call. */
 void rondo_lanes_abort(const struct rondo_anchor *anchor);

@@ -10,6 +10,7 @@ enum { RONDO_MAX_RANKS = 64 };
 
 struct rondo_limits {
     unsigned ranks;
+    unsigned lanes; /* in all */
     unsigned line_bytes;
     unsigned min_channels, max_channels;
     unsigned max_threads;                         /* of a block */

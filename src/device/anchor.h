@@ -28,6 +28,7 @@ struct rondo_anchor {
     int ended;     /* atomic: 1 once the comm is gone */
     const struct rondo_device_ops *ops;
     struct rondo_device *device;
+    unsigned lanes;           /* that the memory below has room for */
     struct rondo_mem control; /* what kernels keep for themselves: channels, peers' addresses */
     struct rondo_mem areas[RONDO_AREA_COUNT];
     struct rondo_pinned reports;        /* what kernels tell the host, and the abort words */

@@ -15,7 +15,7 @@ static struct rondo_capture_record *find(struct rondoComm *comm, uint64_t id)
  * graph that is gone may have been at the same address, and its nodes too. */
 static rondoResult_t is_in(struct rondoComm *comm, void *graph, const struct rondo_capture_record *record, bool *is)
 {
-    const struct rondo_lane_args *lane = &comm->lanes[RONDO_LANE_GRAPH].args;
+    const struct rondo_lane_args *lane = &comm->lanes[record->lane].args;
     const struct rondo_launch last = {.kernel = record->last_kernel, .args = lane, .args_bytes = sizeof lane->channels};
     _Static_assert(offsetof(struct rondo_lane_args, channels) == 0, "arguments begin with the channels");
     *is = false;
@@ -50,6 +50,26 @@ static rondoResult_t own(struct rondoComm *comm, void *graph)
     return result;
 }
 
+/* All ranks choose alike, for they capture in the same order. */
+static unsigned choose_lane(struct rondoComm *comm)
+{
+    if (comm->graph_lane != RONDO_GRAPH_LANE_DEAL)
+        return RONDO_LANE_GRAPH + (unsigned)comm->graph_lane;
+    return RONDO_LANE_GRAPH + comm->dealt_lanes++ % (unsigned)comm->config.graph_lanes;
+}
+
+rondoResult_t rondo_capture_set_lane(struct rondoComm *comm, int lane)
+{
+    if (lane != RONDO_GRAPH_LANE_DEAL && (lane < 0 || lane >= comm->config.graph_lanes))
+        return rondo_fail(rondoInvalidArgument, "lane is %d, the comm has graph lanes 0 to %d", lane,
+                          comm->config.graph_lanes - 1);
+    pthread_mutex_lock(&comm->lock);
+    comm->graph_lane = lane;
+    comm->dealt_lanes = 0;
+    pthread_mutex_unlock(&comm->lock);
+    return rondoSuccess;
+}
+
 /* A record for a capture in which the comm has no ops yet. */
 static rondoResult_t make_record(struct rondoComm *comm, const struct rondo_capture *capture,
                                  struct rondo_capture_record **out)
@@ -62,7 +82,7 @@ static rondoResult_t make_record(struct rondoComm *comm, const struct rondo_capt
         RONDO_TRY(own(comm, capture->graph));
         record = &comm->captures[comm->next_capture];
         comm->next_capture = (comm->next_capture + 1) % RONDO_CAPTURES;
-        *record = (struct rondo_capture_record){.id = capture->id, .graph = capture->graph};
+        *record = (struct rondo_capture_record){.id = capture->id, .lane = choose_lane(comm), .graph = capture->graph};
     }
     *out = record;
     return rondoSuccess;

@@ -16,6 +16,9 @@ rondoResult_t rondo_capture_begin(struct rondoComm *comm, struct CUstream_st *st
 /* The graph's hold on memory of its ops that is exported; NULL: there is none to be had, or the comm exports nothing. */
 struct rondo_exports_hold *rondo_capture_hold(struct rondoComm *comm, struct rondo_capture_record *record);
 
+/* Which lane captures run on from now on, RONDO_GRAPH_LANE_DEAL: one after another. The comm was entered. */
+rondoResult_t rondo_capture_set_lane(struct rondoComm *comm, int lane);
+
 /* After the launch, of `kernel`: notes its node. */
 rondoResult_t rondo_capture_end(struct rondoComm *comm, struct CUstream_st *stream, const struct rondo_kernel *kernel,
                                 struct rondo_capture_record *record);

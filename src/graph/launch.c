@@ -22,7 +22,7 @@ struct launched {
     const struct rondo_kernel *last;
 };
 
-void rondo_launch_on_lane(const struct rondoComm *comm, enum rondo_lane_use lane, struct rondo_plan_launch *plan)
+void rondo_launch_on_lane(const struct rondoComm *comm, unsigned lane, struct rondo_plan_launch *plan)
 {
     plan->args.lane = comm->lanes[lane].args;
     if (plan->direct)
@@ -51,7 +51,7 @@ static void place(struct rondoComm *comm, struct rondo_exports_hold *hold, struc
 static rondoResult_t launch_plan(struct rondoComm *comm, struct rondo_capture_record *record,
                                  const struct rondo_launch_request *request, struct launched *launched)
 {
-    const enum rondo_lane_use lane = record ? RONDO_LANE_GRAPH : RONDO_LANE_EAGER;
+    const unsigned lane = record ? record->lane : RONDO_LANE_EAGER;
     struct rondo_plan_launch plan;
     struct rondo_group_plan group = {
         .limits = &comm->limits,
@@ -202,7 +202,7 @@ static rondoResult_t prepared_captured(const struct rondo_prepared *prepared, st
         memcpy(&plan.args, launch.args, launch.args_bytes);
         plan.messages = prepared->launches[i].messages;
         plan.direct = prepared->launches[i].direct;
-        rondo_launch_on_lane(comm, RONDO_LANE_GRAPH, &plan);
+        rondo_launch_on_lane(comm, record->lane, &plan);
         if (plan.direct)
             place(comm, rondo_capture_hold(comm, record), &plan);
         launch.args = &plan.args;

@@ -23,7 +23,7 @@ struct rondo_launch_request {
 rondoResult_t rondo_launch_group(struct rondoComm *comm, const struct rondo_launch_request *request);
 
 /* Fills in the part of a launch's arguments that the plan leaves out. */
-void rondo_launch_on_lane(const struct rondoComm *comm, enum rondo_lane_use lane, struct rondo_plan_launch *plan);
+void rondo_launch_on_lane(const struct rondoComm *comm, unsigned lane, struct rondo_plan_launch *plan);
 
 struct rondo_prepared;
 

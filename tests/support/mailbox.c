@@ -56,10 +56,10 @@ bool mailbox_credits_are(const struct rondo_limits *limits, const char *mailbox,
 int mailboxes_check(struct rig *rig)
 {
     const struct rondoComm *comm = rig->comm;
-    const size_t bytes = rondo_lanes_mailbox_bytes(&comm->limits) / RONDO_LANE_COUNT;
+    const size_t bytes = rondo_lanes_mailbox_bytes(&comm->limits) / comm->limits.lanes;
     char *copy = malloc(bytes);
     RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
-    for (size_t l = 0; l < RONDO_LANE_COUNT; l++) {
+    for (size_t l = 0; l < comm->limits.lanes; l++) {
         const struct rondo_lane_args *lane = &comm->lanes[l].args;
         const char *last = NULL; /* most often all senders fill one mailbox */
         for (int p = 0; p < rig->ranks && p < RONDO_ARG_PEERS; p++) {
