@@ -370,6 +370,33 @@ RONDO_API rondoResult_t rondoCommExplain(rondoComm_t comm, const char *op, size_
 RONDO_API rondoResult_t rondoGroupStart(void);
 RONDO_API rondoResult_t rondoGroupEnd(void);
 
+/* ---- plans ---- */
+
+/* Ops that are checked and planned once, and run again and again at the cost of their kernel launches. It holds what lets it
+ * tell that its comms have ended, and no memory of the user's. */
+typedef struct rondoPlan *rondoPlan_t;
+
+/* Calls of ops between Begin and End, in the calling thread, make a plan instead of enqueuing anything; their streams are not used,
+ * their buffers must be there when the plan runs. They may be of several comms of one device, and in groups, which begin and end
+ * in between. The ops run in their order, those of a group as a group does. Comms cannot be made meanwhile, and plans neither be
+ * begun nor launched. rondoInvalidUsage: Begin inside Begin or inside a group. */
+RONDO_API rondoResult_t rondoPlanBegin(void);
+
+/* The first error since Begin is what End returns, and *plan is NULL then: there is none. rondoInvalidUsage: no Begin; inside a
+ * group, which is to be ended first. */
+RONDO_API rondoResult_t rondoPlanEnd(rondoPlan_t *plan);
+
+/* Enqueues, or captures, the ops of the plan, as calls of them on this stream would: eagerly they are ordered like all eager
+ * ops, in a capture they become the same kernel nodes, and the graph does not need the plan. Ranks count each launch as its
+ * ops, so some may launch a plan where others call the ops. Not inside a group. Several threads may launch one plan.
+ * rondoInvalidUsage, and nothing is enqueued: one of the comms was destroyed, aborted or finalized. The error of a comm that
+ * has failed is what its ops would give. */
+RONDO_API rondoResult_t rondoPlanLaunch(rondoPlan_t plan, struct CUstream_st *stream);
+
+/* Frees the plan, before or after its comms are destroyed; what was launched goes on. NULL is fine. rondoInvalidArgument: not a
+ * plan. */
+RONDO_API rondoResult_t rondoPlanDestroy(rondoPlan_t plan);
+
 #ifdef __cplusplus
 }
 #endif

@@ -110,6 +110,10 @@ enum rondo_comm_state {
 rondoResult_t rondo_comm_enter(struct rondoComm *comm);
 void rondo_comm_leave(struct rondoComm *comm);
 
+/* The same for who has met the comm before, noted its anchor and held that since: rondoInvalidUsage if the comm has ended, even if
+ * its struct is another comm's by now. */
+rondoResult_t rondo_comm_enter_again(struct rondoComm *comm, const struct rondo_anchor *anchor);
+
 /* The same for calls that need no peer's ops, or make another comm of the ranks: ranks may have left, and it may have failed if
  * that is `allowed_to_fail`. */
 rondoResult_t rondo_comm_enter_parent(struct rondoComm *comm, bool allowed_to_fail);

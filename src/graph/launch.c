@@ -4,12 +4,22 @@
 #include "comm/watch.h"
 #include "common/result.h"
 #include "graph/capture.h"
+#include "graph/prepared.h"
+
+#include <string.h>
 
 /* Makes `stream` wait for what `other` holds. */
 static rondoResult_t follow(struct rondoComm *comm, struct CUstream_st *stream, struct CUstream_st *other)
 {
     RONDO_TRY(comm->ops->event_record(comm->device, comm->join, other));
     return comm->ops->event_wait(comm->device, comm->join, stream);
+}
+
+void rondo_launch_on_lane(const struct rondo_lane *lane, struct rondo_plan_launch *plan)
+{
+    plan->args.lane = lane->args;
+    if (plan->messages)
+        plan->args.batch.head.fifos = lane->fifos;
 }
 
 /* What came of a plan: launches, and the kernel of the last one. */
@@ -32,9 +42,7 @@ static rondoResult_t launch_plan(struct rondoComm *comm, const struct rondo_lane
     rondo_plan_begin(&group);
     while (!rondo_plan_done(&group)) {
         rondo_plan_next(&group, &plan);
-        plan.args.lane = lane->args;
-        if (plan.messages)
-            plan.args.batch.head.fifos = lane->fifos;
+        rondo_launch_on_lane(lane, &plan);
         const struct rondo_launch launch = {
             .kernel = comm->kernels[plan.kernel],
             .blocks = plan.blocks,
@@ -50,25 +58,38 @@ static rondoResult_t launch_plan(struct rondoComm *comm, const struct rondo_lane
     return rondoSuccess;
 }
 
-/* All launches of a group must come about: the peers count on each. */
+/* The stream with this id comes after the comm's last eager launch. */
+static rondoResult_t eager_begin(struct rondoComm *comm, struct CUstream_st *stream, uint64_t id)
+{
+    if (comm->eager_stream && comm->eager_stream != id)
+        return comm->ops->event_wait(comm->device, comm->eager_end, stream);
+    return rondoSuccess;
+}
+
+/* All launches of a group or a plan must come about: the peers count on each. */
+static rondoResult_t eager_end(struct rondoComm *comm, struct CUstream_st *stream, uint64_t id, unsigned launched,
+                               rondoResult_t result)
+{
+    if (result == rondoSuccess)
+        result = comm->ops->event_record(comm->device, comm->eager_end, stream);
+    comm->eager_stream = id;
+    if (result != rondoSuccess && launched) {
+        rondo_comm_failed(comm, result, "rank %d could launch only a part of a group: %s", comm->rank,
+                          rondo_last_error());
+        rondo_watch_tell(comm->watch, RONDO_WATCH_ABORTED, comm->failure_text);
+    }
+    return result;
+}
+
 static rondoResult_t launch_eager(struct rondoComm *comm, const struct rondo_launch_request *request)
 {
     struct CUstream_st *stream = request->streams[0];
     struct launched launched = {0};
     uint64_t id;
     RONDO_TRY(comm->ops->stream_id(comm->device, stream, &id));
-    if (comm->eager_stream && comm->eager_stream != id)
-        RONDO_TRY(comm->ops->event_wait(comm->device, comm->eager_end, stream));
+    RONDO_TRY(eager_begin(comm, stream, id));
     rondoResult_t result = launch_plan(comm, &comm->lanes[RONDO_LANE_EAGER], request, &launched);
-    if (result == rondoSuccess)
-        result = comm->ops->event_record(comm->device, comm->eager_end, stream);
-    comm->eager_stream = id;
-    if (result != rondoSuccess && launched.count) {
-        rondo_comm_failed(comm, result, "rank %d could launch only a part of a group: %s", comm->rank,
-                          rondo_last_error());
-        rondo_watch_tell(comm->watch, RONDO_WATCH_ABORTED, comm->failure_text);
-    }
-    return result;
+    return eager_end(comm, stream, id, launched.count, result);
 }
 
 static rondoResult_t launch_captured(struct rondoComm *comm, const struct rondo_launch_request *request)
@@ -124,5 +145,52 @@ rondoResult_t rondo_launch_group(struct rondoComm *comm, const struct rondo_laun
     rondoResult_t result = launch_locked(comm, request);
     pthread_mutex_unlock(&comm->lock);
     comm->ops->leave(comm->device, token);
+    return result;
+}
+
+/* ---- what was planned before ---- */
+
+static rondoResult_t prepared_eager(const struct rondo_prepared *prepared, struct CUstream_st *stream, uint64_t id)
+{
+    struct rondoComm *comm = prepared->comm;
+    rondoResult_t result = rondoSuccess;
+    unsigned launched = 0;
+    RONDO_TRY(eager_begin(comm, stream, id));
+    while (launched < prepared->count && result == rondoSuccess) {
+        struct rondo_launch launch = prepared->launches[launched].eager;
+        launch.stream = stream;
+        result = comm->ops->launch(comm->device, &launch);
+        launched += result == rondoSuccess;
+    }
+    return eager_end(comm, stream, id, launched, result);
+}
+
+static rondoResult_t prepared_captured(const struct rondo_prepared *prepared, struct CUstream_st *stream)
+{
+    struct rondoComm *comm = prepared->comm;
+    struct rondo_capture_record *record;
+    struct rondo_capture capture;
+    struct rondo_plan_launch plan;
+    const struct rondo_kernel *last = NULL;
+    RONDO_TRY(comm->ops->stream_capture(comm->device, stream, &capture));
+    RONDO_TRY(rondo_capture_begin(comm, stream, &capture, &record));
+    for (size_t i = 0; i < prepared->count; i++) {
+        struct rondo_launch launch = prepared->launches[i].eager;
+        memcpy(&plan.args, launch.args, launch.args_bytes);
+        plan.messages = prepared->launches[i].messages;
+        rondo_launch_on_lane(&comm->lanes[record->lane], &plan);
+        launch.args = &plan.args;
+        launch.stream = stream;
+        RONDO_TRY(comm->ops->launch(comm->device, &launch));
+        last = launch.kernel;
+    }
+    return last ? rondo_capture_end(comm, stream, last, record) : rondoSuccess;
+}
+
+rondoResult_t rondo_launch_prepared(const struct rondo_prepared *prepared, struct CUstream_st *stream, uint64_t id)
+{
+    pthread_mutex_lock(&prepared->comm->lock);
+    rondoResult_t result = id ? prepared_eager(prepared, stream, id) : prepared_captured(prepared, stream);
+    pthread_mutex_unlock(&prepared->comm->lock);
     return result;
 }
