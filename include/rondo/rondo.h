@@ -370,6 +370,21 @@ RONDO_API rondoResult_t rondoCommExplain(rondoComm_t comm, const char *op, size_
 RONDO_API rondoResult_t rondoGroupStart(void);
 RONDO_API rondoResult_t rondoGroupEnd(void);
 
+/* ---- graphs ---- */
+
+typedef enum { rondoDescribeText = 0, rondoDescribeJson = 1 } rondoDescribeFormat_t;
+
+/* What a graph holds of Rondo's ops, for people or for programs: node by node, in an order in which they could run, the kernel,
+ * the comm with its rank and lane, and the ops in it with their sizes and how they run; and totals. `graph` is a cudaGraph_t
+ * (CUgraph) or, on the host device, a rondoHostGraph_t, however it came about: captured, cloned, with child graphs, whose nodes
+ * are described too. What CUDA's conditional nodes run cannot be seen from them: describe the body graphs themselves. A kernel is
+ * told by the code that it runs, so ops of another copy of Rondo (a libnccl.so.2 beside this library) are strange kernels.
+ *
+ * *bytes: in, the room in `buffer`; out, what the text takes with its 0. buffer NULL: only that. rondoInvalidArgument, and
+ * nothing is written to it: there is less room; graph or bytes is NULL; there is no such format. Nobody may change the graph meanwhile. Objects of
+ * the JSON may get more fields. */
+RONDO_API rondoResult_t rondoGraphDescribe(void *graph, rondoDescribeFormat_t format, char *buffer, size_t *bytes);
+
 /* ---- plans ---- */
 
 /* Ops that are checked and planned once, and run again and again at the cost of their kernel launches. It holds what lets it

@@ -78,6 +78,7 @@ static rondoResult_t open_device(struct rondoComm *comm, int ordinal)
     RONDO_TRY(rondo_device_row(&comm->ops));
     RONDO_TRY(rondo_anchor_create(comm->ops, ordinal, &comm->anchor));
     anchor = comm->anchor;
+    snprintf(anchor->name, sizeof anchor->name, "%s", comm->config.name);
     comm->device = anchor->device;
     comm->ops->info(comm->device, &comm->info);
     rondo_log_device(comm->info.ordinal);

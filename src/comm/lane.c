@@ -185,6 +185,11 @@ rondoResult_t rondo_lanes_open(const struct rondo_anchor *anchor, const struct r
     return rondoSuccess;
 }
 
+unsigned rondo_lane_of(const struct rondo_anchor *anchor, const struct rondo_channel *channels)
+{
+    return (unsigned)((channels - channels_at(anchor, 0)) / RONDO_MAX_CHANNELS);
+}
+
 struct rondo_report *rondo_lane_report(const struct rondo_anchor *anchor, unsigned lane)
 {
     return (struct rondo_report *)anchor->reports.host + lane;

@@ -52,6 +52,9 @@ rondoResult_t rondo_lanes_open(const struct rondo_anchor *anchor, const struct r
                                uint64_t timeout_ns, const struct rondo_boxes *boxes,
                                struct rondo_lane lanes[RONDO_MAX_LANES]);
 
+/* Which of the anchor's lanes has these channels. */
+unsigned rondo_lane_of(const struct rondo_anchor *anchor, const struct rondo_channel *channels);
+
 /* A lane's report as the host sees it. */
 struct rondo_report *rondo_lane_report(const struct rondo_anchor *anchor, unsigned lane);
 

@@ -197,6 +197,7 @@ static void tear_down(struct rondoComm *comm)
         rondo_comm_retire(comm);
         return;
     }
+    __atomic_store_n(&comm->anchor->ended, 1, __ATOMIC_RELAXED); /* who describes a graph tells */
     rondo_lanes_abort(comm->anchor);
     bool stopped = rondo_lanes_stop(comm->anchor) == rondoSuccess && quiet_within(comm, QUIET_MS);
     bool launched = true;

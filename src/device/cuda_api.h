@@ -72,6 +72,12 @@ enum { RONDO_CUDA_VERSION = 12030 };
     X(cuGraphNodeGetType)                \
     X(cuGraphKernelNodeGetParams)        \
     X(cuGraphNodeGetDependencies)        \
+    X(cuGraphGetEdges)                   \
+    X(cuGraphChildGraphNodeGetGraph)     \
+    X(cuGraphKernelNodeSetParams)        \
+    X(cuGraphExecKernelNodeSetParams)    \
+    X(cuFuncGetName)                     \
+    X(cuKernelGetName)                   \
     X(cuUserObjectCreate)                \
     X(cuGraphRetainUserObject)           \
     X(cuLibraryLoadData)                 \

@@ -20,6 +20,10 @@ struct rondo_kernel; /* a resolved kernel; each row has its own idea of it */
 struct rondo_event;  /* orders streams against each other */
 struct rondo_copier; /* a copy engine's queue */
 
+/* device/graph_view.h */
+struct rondo_graph_view;
+struct rondo_graph_change;
+
 struct rondo_device_info {
     int ordinal;            /* as the user counts devices */
     uint8_t uuid[16];       /* tells devices apart whatever CUDA_VISIBLE_DEVICES says; host device: the rank's own */
@@ -182,6 +186,16 @@ struct rondo_device_ops {
     /* Blocks until what the event recorded is done or `timeout_ns` is over; *done says which. */
     rondoResult_t (*event_wait_host)(struct rondo_device *device, struct rondo_event *event, uint64_t timeout_ns,
                                      bool *done);
+
+    /* ---- the user's graphs: no device, for one may have nodes of several ---- */
+
+    /* Looks at a graph that nobody changes meanwhile. rondoInvalidArgument: it is none, as far as that can be seen. The view
+     * (a zeroed one too) is to be closed. Graphs inside are views of their own. */
+    rondoResult_t (*graph_open)(void *graph, struct rondo_graph_view *view);
+    void (*graph_close)(struct rondo_graph_view *view);
+    /* Gives nodes of a graph, or of graphs inside, other arguments: there, and in an executable that was made from it, for
+     * launches from now on. After an error some may have them, and some not. */
+    rondoResult_t (*graph_change)(void *exec, void *graph, const struct rondo_graph_change *changes, size_t count);
 
     /* ---- the road of a call: these do not block and are called with the device entered ---- */
 

@@ -20,12 +20,6 @@ void rondo_prepared_fini(struct rondo_prepared *prepared)
     memset(prepared, 0, sizeof *prepared);
 }
 
-/* A launch copies as many arguments as its kernel has, in use or not. */
-static size_t room_of(const struct rondo_plan_launch *plan)
-{
-    return plan->kernel == RONDO_KERNEL_LARGE ? sizeof plan->args.large : sizeof plan->args.batch;
-}
-
 static rondoResult_t keep(struct rondo_prepared *prepared, const struct rondo_plan_launch *plan)
 {
     if (prepared->count == prepared->room) {
@@ -36,7 +30,7 @@ static rondoResult_t keep(struct rondo_prepared *prepared, const struct rondo_pl
         prepared->launches = launches;
         prepared->room = room;
     }
-    void *args = calloc(1, room_of(plan));
+    void *args = calloc(1, rondo_kernel_args_bytes(plan->kernel)); /* a launch copies all, in use or not */
     if (!args)
         return rondo_fail(rondoSystemError, "out of memory");
     memcpy(args, &plan->args, plan->args_bytes);
