@@ -385,6 +385,25 @@ typedef enum { rondoDescribeText = 0, rondoDescribeJson = 1 } rondoDescribeForma
  * the JSON may get more fields. */
 RONDO_API rondoResult_t rondoGraphDescribe(void *graph, rondoDescribeFormat_t format, char *buffer, size_t *bytes);
 
+/* From `bytes` of memory to as many of other. */
+typedef struct {
+    const void *from;
+    void *to;
+    size_t bytes;
+} rondoMove_t;
+
+/* Points captured ops at other buffers of the same sizes, without a new capture, on all ranks or on some: each buffer of an op in
+ * `graph` that lies in the range of a move (the first of those) is from the next launch of `exec` on where the move has it.
+ * Launches before it keep theirs. `exec` was instantiated from the graph, or from one that the graph is in; the graph is changed along,
+ * so that moves are counted from where buffers are now, and other executables can be brought along by cudaGraphExecUpdate. Graphs
+ * as of rondoGraphDescribe: of a conditional node's body on CUDA, give the body.
+ *
+ * *changed, unless NULL: how many ops have a buffer that moved. rondoInvalidArgument, and nothing is changed: a buffer lies in a range in
+ * part; it would not be aligned to the type; it would overlap another one of the same launch as the ops do not allow; a range is
+ * NULL or goes beyond the address space; exec is another graph's. Not while another thread uses graph or exec. */
+RONDO_API rondoResult_t rondoGraphRetarget(void *exec, void *graph, const rondoMove_t *moves, size_t count,
+                                           size_t *changed);
+
 /* ---- plans ---- */
 
 /* Ops that are checked and planned once, and run again and again at the cost of their kernel launches. It holds what lets it

@@ -31,4 +31,12 @@ struct rondo_overlap {
 };
 rondoResult_t rondo_check_overlap(const struct rondo_overlap *overlap);
 
+/* How many parts of a flow's size the buffers of a collective have. */
+size_t rondo_send_parts(unsigned collective, size_t ranks);
+size_t rondo_recv_parts(unsigned collective, size_t ranks);
+
+/* rondo_check_overlap of a collective's buffers on this rank, for flows of `bytes`. */
+rondoResult_t rondo_check_in_place(unsigned collective, size_t rank, size_t ranks, const void *send, const void *recv,
+                                   size_t bytes);
+
 #endif
