@@ -25,7 +25,30 @@ static void print_op(const struct rondo_described_op *op, int indent, struct ron
         PRINT(" %s rank %d", op->op[0] == 's' ? "to" : "from", op->peer);
     if (*op->algorithm)
         PRINT(", %s, %s, %u channel%s", op->algorithm, op->protocol, op->channels, plural(op->channels));
-    PRINT("\n");
+}
+
+static bool same(const struct rondo_described_op *a, const struct rondo_described_op *b)
+{
+    return a->op == b->op && a->type == b->type && a->redop == b->redop && a->algorithm == b->algorithm &&
+           a->protocol == b->protocol && a->count == b->count && a->bytes == b->bytes && a->channels == b->channels &&
+           a->root == b->root && a->peer == b->peer && a->scaled == b->scaled;
+}
+
+/* Those that follow one another and look the same are said once. */
+static void print_ops(const struct rondo_described_launch *launch, int indent, struct rondo_describe_text *text)
+{
+    struct rondo_described_op op, next;
+    size_t at = 0;
+    while (rondo_describe_op(launch, at, &op)) {
+        size_t end = at + 1;
+        while (rondo_describe_op(launch, end, &next) && same(&op, &next))
+            end++;
+        print_op(&op, indent, text);
+        if (end - at > 1)
+            PRINT(", %zu times", end - at);
+        PRINT("\n");
+        at = end;
+    }
 }
 
 static void print_lane(const struct rondo_described_launch *launch, struct rondo_describe_text *text)
@@ -40,13 +63,11 @@ static void print_lane(const struct rondo_described_launch *launch, struct rondo
 
 static void print_launch(const struct rondo_described_launch *launch, int indent, struct rondo_describe_text *text)
 {
-    struct rondo_described_op op;
     PRINT(", comm%s%s rank %u of %u, ", *launch->comm ? " " : "", launch->comm, launch->ops.lane->rank,
           launch->ops.lane->ranks);
     print_lane(launch, text);
     PRINT("%s\n", launch->ended ? ", has ended" : "");
-    for (size_t n = 0; rondo_describe_op(launch, n, &op); n++)
-        print_op(&op, indent, text);
+    print_ops(launch, indent, text);
 }
 
 /* "after 3, 5*": the second by a programmatic edge. Nothing where the node before is the only one. */
