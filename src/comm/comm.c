@@ -11,6 +11,7 @@
 #include "common/clock.h"
 #include "common/env.h"
 #include "common/log.h"
+#include "common/range.h"
 #include "common/result.h"
 
 #include <stdio.h>
@@ -173,6 +174,7 @@ rondoResult_t rondo_comm_begin(const struct rondo_comm_request *request, struct 
     struct rondoComm *comm = NULL;
     rondoResult_t result;
     *out = NULL;
+    rondo_ranges_open();
     rondo_partings_reap();
     rondo_anchor_reap();
     struct rondo_making *m = calloc(1, sizeof *m);

@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "common/face.h"
 #include "common/log.h"
+#include "common/range.h"
 #include "common/result.h"
 
 enum {
@@ -278,6 +279,7 @@ static void hurry_finalize(struct rondoComm *comm)
 
 rondoResult_t rondoCommFinalize(rondoComm_t comm)
 {
+    RONDO_RANGE("rondoCommFinalize", 0);
     if (!comm)
         return rondoSuccess;
     RONDO_TRY(enter(comm, LEFT, NULL)); /* ranks that are through with theirs are no error */
@@ -288,6 +290,7 @@ rondoResult_t rondoCommFinalize(rondoComm_t comm)
 
 rondoResult_t rondoCommDestroy(rondoComm_t comm)
 {
+    RONDO_RANGE("rondoCommDestroy", 0);
     int was;
     if (!comm)
         return rondoSuccess;
@@ -300,6 +303,7 @@ rondoResult_t rondoCommDestroy(rondoComm_t comm)
 
 rondoResult_t rondoCommAbort(rondoComm_t comm)
 {
+    RONDO_RANGE("rondoCommAbort", 0);
     int was;
     if (!comm || abort_init(comm))
         return rondoSuccess;

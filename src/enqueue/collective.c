@@ -1,7 +1,9 @@
 /* Ops in which all ranks do the same. */
+#include "common/range.h"
 #include "common/result.h"
 #include "enqueue/check.h"
 #include "enqueue/group.h"
+#include "kernels/types.h"
 
 #include <string.h>
 
@@ -62,6 +64,13 @@ static rondoResult_t check(struct rondoComm *comm, const struct call *call, stru
 
 static rondoResult_t enqueue(rondoComm_t comm, const struct call *call)
 {
+    static const char *const names[] = {
+        [RONDO_ALL_REDUCE] = "rondoAllReduce", [RONDO_REDUCE_SCATTER] = "rondoReduceScatter",
+        [RONDO_REDUCE] = "rondoReduce",        [RONDO_ALL_GATHER] = "rondoAllGather",
+        [RONDO_ALL_TO_ALL] = "rondoAllToAll",  [RONDO_BROADCAST] = "rondoBroadcast",
+        [RONDO_BARRIER] = "rondoBarrier",
+    };
+    RONDO_RANGE(names[call->collective], (uint64_t)call->count * rondo_dtype_bytes((unsigned)call->datatype));
     struct rondo_task task;
     rondoResult_t result = rondo_comm_enter(comm);
     if (result != rondoSuccess)
@@ -163,6 +172,7 @@ rondoResult_t rondoReduceScatterv(const void *sendbuff, const size_t sendcounts[
                                   void *recvbuff, size_t recvcount, rondoDataType_t datatype, rondoRedOp_t op,
                                   rondoComm_t comm, struct CUstream_st *stream)
 {
+    RONDO_RANGE("rondoReduceScatterv", (uint64_t)recvcount * rondo_dtype_bytes((unsigned)datatype));
     rondoResult_t result = rondo_comm_enter(comm);
     if (result != rondoSuccess)
         return rondo_group_error(result);

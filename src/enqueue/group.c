@@ -1,6 +1,7 @@
 #include "enqueue/group.h"
 
 #include "comm/bootstrap.h"
+#include "common/range.h"
 #include "common/result.h"
 #include "enqueue/explain.h"
 #include "enqueue/persistent.h"
@@ -412,6 +413,7 @@ static rondoResult_t end(bool *outermost)
 
 rondoResult_t rondoGroupEnd(void)
 {
+    RONDO_RANGE("rondoGroupEnd", 0);
     bool outermost;
     RONDO_TRY(end(&outermost));
     if (!outermost)

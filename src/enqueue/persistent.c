@@ -1,5 +1,6 @@
 #include "enqueue/persistent.h"
 
+#include "common/range.h"
 #include "common/result.h"
 #include "enqueue/group.h"
 #include "graph/prepared.h"
@@ -88,6 +89,7 @@ rondoResult_t rondoPlanBegin(void)
 
 rondoResult_t rondoPlanEnd(rondoPlan_t *plan)
 {
+    RONDO_RANGE("rondoPlanEnd", 0);
     if (plan)
         *plan = NULL;
     if (!making.plan)
@@ -152,6 +154,7 @@ static rondoResult_t check(rondoPlan_t plan)
 
 rondoResult_t rondoPlanLaunch(rondoPlan_t plan, struct CUstream_st *stream)
 {
+    RONDO_RANGE("rondoPlanLaunch", 0);
     rondoResult_t result = check(plan);
     size_t entered = 0;
     if (result != rondoSuccess)

@@ -1,5 +1,6 @@
 /* Other buffers for captured ops. Everything is looked at before anything is changed. */
 #include "common/env.h"
+#include "common/range.h"
 #include "common/result.h"
 #include "device/graph_view.h"
 #include "enqueue/check.h"
@@ -257,6 +258,7 @@ static rondoResult_t check(const void *exec, const void *graph, const rondoMove_
 
 rondoResult_t rondoGraphRetarget(void *exec, void *graph, const rondoMove_t *moves, size_t count, size_t *changed)
 {
+    RONDO_RANGE("rondoGraphRetarget", 0);
     struct job job = {.moves = moves, .move_count = count};
     RONDO_TRY(check(exec, graph, moves, count));
     RONDO_TRY(rondo_device_row(&job.ops));
