@@ -237,6 +237,50 @@ Test(describe, says_of_every_op_what_it_is)
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(4), .no_comm = true}, every_op), 0);
 }
 
+/* ---- lanes ---- */
+
+/* Of ops, and of a plan of them. */
+static int lanes(struct rig *rig)
+{
+    rondoConfig_t config = RONDO_CONFIG_INITIALIZER;
+    float *buffer = rig->machine->alloc(64);
+    struct described d;
+    rondoPlan_t plan;
+    void *source;
+    config.graphLanes = 3;
+    RIG_OK(rondoCommInitRankConfig(&rig->comm, rig->ranks, rig->ids[0], rig->rank, &config));
+    RIG_OK(rondoPlanBegin());
+    RIG_OK(rondoAllReduce(buffer, buffer, 16, rondoFloat, rondoSum, rig->comm, NULL));
+    RIG_OK(rondoPlanEnd(&plan));
+    for (int lane = 0; lane < 3; lane++)
+        for (int planned = 0; planned < 2; planned++) {
+            RIG_OK(rondoCommSetGraphLane(rig->comm, lane));
+            rig->machine->capture_begin(rig->stream, MACHINE_CAPTURE_THREAD_LOCAL);
+            if (planned)
+                RIG_OK(rondoPlanLaunch(plan, rig->stream));
+            else
+                RIG_OK(rondoAllReduce(buffer, buffer, 16, rondoFloat, rondoSum, rig->comm, rig->stream));
+            struct machine_graph *graph = rig->machine->capture_end_with(rig->stream, &source);
+            if (describe(rig, source, &d))
+                return 1;
+            SAYS(d.text, ", graph lane %d\n", lane);
+            SAYS(d.json, "\"lane\": %d, ", lane);
+            described_free(&d);
+            rig->machine->graph_destroy(graph);
+            rig->machine->source_destroy(source);
+        }
+    RIG_OK(rondoPlanDestroy(plan));
+    rig->machine->free(buffer);
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
+    RIG_OK(rondoCommDestroy(rig->comm));
+    return 0;
+}
+
+Test(describe, says_which_lane)
+{
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2), .no_comm = true}, lanes), 0);
+}
+
 /* ---- shapes: the host device's own calls ---- */
 
 static void nothing(void *argument)
