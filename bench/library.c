@@ -49,6 +49,10 @@ void library_rondo(struct bench_lib *lib)
         .scatter = rondoScatter,
         .all_to_allv = rondoAllToAllv,
         .barrier = rondoBarrier,
+        .plan_begin = rondoPlanBegin,
+        .plan_end = rondoPlanEnd,
+        .plan_launch = rondoPlanLaunch,
+        .plan_destroy = rondoPlanDestroy,
         .all_to_all_in_place = 1,
         .describe = describe_rondo,
     };

@@ -53,6 +53,11 @@ struct bench_lib {
                                  const size_t recv_counts[], const size_t recv_places[], rondoDataType_t type,
                                  rondoComm_t comm, struct CUstream_st *stream);
     rondoResult_t (*barrier)(rondoComm_t comm, struct CUstream_st *stream);
+    /* NULL in libraries without plans. */
+    rondoResult_t (*plan_begin)(void);
+    rondoResult_t (*plan_end)(rondoPlan_t *plan);
+    rondoResult_t (*plan_launch)(rondoPlan_t plan, struct CUstream_st *stream);
+    rondoResult_t (*plan_destroy)(rondoPlan_t plan);
     int all_to_all_in_place; /* whether it may be: NCCL's may not */
     /* How the library would run one call of this op (its name in the table) alone. Leaves `choice` as it is where the
      * library does not say. */

@@ -65,6 +65,11 @@ static double now_us(void)
 static void call_op(struct bench_rank *rank, const struct bench_case *what)
 {
     const struct bench_options *options = rank->options;
+    if (what->plan) {
+        bench_require(rank->rank, what->lib, what->lib->plan_launch(what->plan, rank->stream), "PlanLaunch",
+                      what->comm);
+        return;
+    }
     if (options->group > 1)
         bench_require(rank->rank, what->lib, what->lib->group_start(), "GroupStart", what->comm);
     for (int i = 0; i < options->group; i++) {
@@ -315,6 +320,16 @@ static void eager_times(struct bench_rank *rank, const struct bench_case *what, 
     }
     finish(rank, what);
     summarize(rank, count, times);
+}
+
+void bench_plan(struct bench_rank *rank, const struct bench_case *what, struct bench_result *result)
+{
+    struct bench_case planned = *what;
+    bench_require(rank->rank, what->lib, what->lib->plan_begin(), "PlanBegin", what->comm);
+    call_op(rank, what);
+    bench_require(rank->rank, what->lib, what->lib->plan_end(&planned.plan), "PlanEnd", what->comm);
+    bench_eager(rank, &planned, result);
+    bench_require(rank->rank, what->lib, what->lib->plan_destroy(planned.plan), "PlanDestroy", what->comm);
 }
 
 void bench_eager(struct bench_rank *rank, const struct bench_case *what, struct bench_result *result)

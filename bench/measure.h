@@ -38,6 +38,7 @@ struct bench_case {
     struct bench_layout layout; /* that follows from it */
     size_t bytes;               /* the size */
     size_t stride;              /* from buffer to buffer of a group */
+    rondoPlan_t plan;           /* of the op; NULL: it is called */
     int ops_per_graph;
     int replays;
 };
@@ -54,6 +55,8 @@ void bench_upload(struct bench_rank *rank, const struct bench_case *what);
 
 /* Sets times (on rank 0; `us` everywhere), checked and wrong of the result. */
 void bench_eager(struct bench_rank *rank, const struct bench_case *what, struct bench_result *result);
+/* As bench_eager, but what is timed are launches of a plan of the op, in a library that has plans. */
+void bench_plan(struct bench_rank *rank, const struct bench_case *what, struct bench_result *result);
 void bench_graph(struct bench_rank *rank, const struct bench_case *what, struct bench_result *result);
 
 #endif

@@ -22,6 +22,7 @@ enum {
     KEY_GROUP,
     KEY_INPLACE,
     KEY_COMPUTE,
+    KEY_PLAN,
     KEY_LIB,
     KEY_JSON,
     KEY_CSV,
@@ -32,31 +33,19 @@ enum {
 
 /* nccl-tests' long names too, where the meaning is the same. */
 static const struct option names[] = {
-    {"minbytes", required_argument, NULL, 'b'},
-    {"maxbytes", required_argument, NULL, 'e'},
-    {"stepfactor", required_argument, NULL, 'f'},
-    {"stepbytes", required_argument, NULL, 'i'},
-    {"iters", required_argument, NULL, 'n'},
-    {"warmup_iters", required_argument, NULL, 'w'},
-    {"check", required_argument, NULL, 'c'},
-    {"ngpus", required_argument, NULL, 'g'},
-    {"datatype", required_argument, NULL, 'd'},
-    {"redop", required_argument, NULL, 'o'},
-    {"root", required_argument, NULL, 'r'},
-    {"op", required_argument, NULL, KEY_OP},
-    {"procs", no_argument, NULL, KEY_PROCS},
-    {"threads", no_argument, NULL, KEY_THREADS},
-    {"device", required_argument, NULL, KEY_DEVICE},
-    {"group", required_argument, NULL, KEY_GROUP},
-    {"inplace", no_argument, NULL, KEY_INPLACE},
-    {"compute", required_argument, NULL, KEY_COMPUTE},
-    {"lib", required_argument, NULL, KEY_LIB},
-    {"json", required_argument, NULL, KEY_JSON},
-    {"csv", required_argument, NULL, KEY_CSV},
-    {"svg", required_argument, NULL, KEY_SVG},
-    {"help", no_argument, NULL, KEY_HELP},
-    {"version", no_argument, NULL, KEY_VERSION},
-    {NULL, 0, NULL, 0},
+    {"minbytes", required_argument, NULL, 'b'},      {"maxbytes", required_argument, NULL, 'e'},
+    {"stepfactor", required_argument, NULL, 'f'},    {"stepbytes", required_argument, NULL, 'i'},
+    {"iters", required_argument, NULL, 'n'},         {"warmup_iters", required_argument, NULL, 'w'},
+    {"check", required_argument, NULL, 'c'},         {"ngpus", required_argument, NULL, 'g'},
+    {"datatype", required_argument, NULL, 'd'},      {"redop", required_argument, NULL, 'o'},
+    {"root", required_argument, NULL, 'r'},          {"op", required_argument, NULL, KEY_OP},
+    {"procs", no_argument, NULL, KEY_PROCS},         {"threads", no_argument, NULL, KEY_THREADS},
+    {"device", required_argument, NULL, KEY_DEVICE}, {"group", required_argument, NULL, KEY_GROUP},
+    {"inplace", no_argument, NULL, KEY_INPLACE},     {"compute", required_argument, NULL, KEY_COMPUTE},
+    {"plan", no_argument, NULL, KEY_PLAN},           {"lib", required_argument, NULL, KEY_LIB},
+    {"json", required_argument, NULL, KEY_JSON},     {"csv", required_argument, NULL, KEY_CSV},
+    {"svg", required_argument, NULL, KEY_SVG},       {"help", no_argument, NULL, KEY_HELP},
+    {"version", no_argument, NULL, KEY_VERSION},     {NULL, 0, NULL, 0},
 };
 
 /* What is being parsed, for messages. */
@@ -255,6 +244,9 @@ static void parse_word(struct parse *parse, int key)
         break;
     case KEY_GROUP:
         options->group = parse_count(parse, optarg, 1, 65536);
+        break;
+    case KEY_PLAN:
+        options->plan = 1;
         break;
     case KEY_INPLACE:
         options->in_place = 1;

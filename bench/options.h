@@ -23,6 +23,7 @@ struct bench_options {
     int ops_per_graph;  /* 0: by size */
     int replays;        /* -1: by size; 0: none */
     int group;
+    int plan;          /* eager ops are launches of a plan, in libraries that have them */
     int in_place;      /* ops that cannot be are measured out of place */
     int root;          /* of rooted ops */
     double compute_us; /* 0: none */

@@ -55,7 +55,7 @@ static int applies(const struct field *field, const struct bench_result *result)
 {
     if (field->offset == offsetof(struct bench_result, root))
         return result->root >= 0;
-    return field->offset != offsetof(struct bench_result, times.host_us) || strcmp(result->mode, "eager") == 0;
+    return field->offset != offsetof(struct bench_result, times.host_us) || strcmp(result->mode, "graph") != 0;
 }
 
 static int is_null(const struct field *field, const struct bench_result *result)

@@ -146,11 +146,15 @@ static void fill_in(const struct run *run, const struct bench_case *what, struct
 static void run_library(const struct run *run, struct bench_rank *rank, const struct bench_case *what, int index)
 {
     struct run_shared *shared = procs_shared(rank->procs);
-    struct bench_result eager = {.mode = "eager", .lib_index = index, .measured = run->options->iterations > 0};
+    const int planned = run->options->plan && what->lib->plan_begin;
+    struct bench_result eager = {
+        .mode = planned ? "plan" : "eager", .lib_index = index, .measured = run->options->iterations > 0};
     struct bench_result graph = {.mode = "graph", .lib_index = index, .measured = what->replays > 0};
     if (rank->rank == 0)
         report_progress(run->report, what->op->name, number_types[what->data.type].name, what->bytes, what->lib->name);
-    if (eager.measured)
+    if (eager.measured && planned)
+        bench_plan(rank, what, &eager);
+    else if (eager.measured)
         bench_eager(rank, what, &eager);
     if (graph.measured)
         bench_graph(rank, what, &graph);

@@ -35,7 +35,8 @@ struct plot {
 
 static int belongs(const struct plot *plot, const struct bench_result *result)
 {
-    return result->op == plot->op && strcmp(result->mode, plot->mode) == 0 && result->times.us > 0 && result->bytes > 0;
+    return result->op == plot->op && !strcmp(result->mode, "graph") == !strcmp(plot->mode, "graph") &&
+           result->times.us > 0 && result->bytes > 0;
 }
 
 static int same_series(const struct bench_result *a, const struct bench_result *b)

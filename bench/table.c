@@ -34,7 +34,8 @@ static void print_options(FILE *out, const struct report *report)
         fprintf(out, ", groups of %d calls", options->group);
     if (options->compute_us > 0)
         fprintf(out, ", after %g us of compute (subtracted)", options->compute_us);
-    fprintf(out, "\n# eager: %d ops after %d; graph: ", options->iterations, options->warmup);
+    fprintf(out, "\n# eager%s: %d ops after %d; graph: ", options->plan ? " (Rondo: launches of plans)" : "",
+            options->iterations, options->warmup);
     if (options->ops_per_graph)
         fprintf(out, "%d ops", options->ops_per_graph);
     else

@@ -27,6 +27,7 @@ static const char text[] =
     "  --compute US    a kernel of that length runs before each op, as in a decode loop; its own time, measured "
     "alone,\n"
     "                  is subtracted\n"
+    "  --plan          eager ops are launches of a persistent plan (mode plan), in libraries that have such: Rondo\n"
     "Where\n"
     "  -g RANKS        one per GPU (all GPUs; 2 on the host device)\n"
     "  --procs         each rank is a process (default)\n"

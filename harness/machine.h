@@ -50,6 +50,10 @@ struct machine {
     struct machine_graph *(*capture_end)(struct CUstream_st *stream); /* instantiated */
     void (*capture_shape)(struct CUstream_st *stream,
                           struct machine_shape *shape); /* ends the capture, keeps no graph */
+    /* The same, and the graph that it was instantiated from (cudaGraph_t, rondoHostGraph_t). The machine_graph is the
+     * executable itself (cudaGraphExec_t, rondoHostGraphExec_t). */
+    struct machine_graph *(*capture_end_with)(struct CUstream_st *stream, void **source);
+    void (*source_destroy)(void *source);
     void (*graph_launch)(struct machine_graph *graph, struct CUstream_st *stream);
     void (*graph_destroy)(struct machine_graph *graph);
 };

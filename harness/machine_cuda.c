@@ -266,13 +266,13 @@ static void capture_begin(struct CUstream_st *stream, enum machine_capture_mode 
     CHECK(cudaStreamBeginCapture(stream, modes[mode]));
 }
 
-static struct machine_graph *capture_end(struct CUstream_st *stream)
+static struct machine_graph *capture_end_with(struct CUstream_st *stream, void **source)
 {
     cudaGraph_t graph;
     cudaGraphExec_t exec;
     CHECK(cudaStreamEndCapture(stream, &graph));
     CHECK(cudaGraphInstantiateWithFlags(&exec, graph, 0));
-    CHECK(cudaGraphDestroy(graph));
+    *source = graph;
     return (struct machine_graph *)exec;
 }
 
@@ -304,6 +304,19 @@ static void capture_shape(struct CUstream_st *stream, struct machine_shape *shap
         shape->programmatic[i] = data[i].type == cudaGraphDependencyTypeProgrammatic;
     }
     CHECK(cudaGraphDestroy(graph));
+}
+
+static void source_destroy(void *source)
+{
+    CHECK(cudaGraphDestroy((cudaGraph_t)source));
+}
+
+static struct machine_graph *capture_end(struct CUstream_st *stream)
+{
+    void *source;
+    struct machine_graph *graph = capture_end_with(stream, &source);
+    source_destroy(source);
+    return graph;
 }
 
 static void graph_launch(struct machine_graph *graph, struct CUstream_st *stream)
@@ -340,6 +353,8 @@ const struct machine machine_cuda = {
     .capture_begin = capture_begin,
     .capture_end = capture_end,
     .capture_shape = capture_shape,
+    .capture_end_with = capture_end_with,
+    .source_destroy = source_destroy,
     .graph_launch = graph_launch,
     .graph_destroy = graph_destroy,
 };

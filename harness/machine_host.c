@@ -148,13 +148,13 @@ static void capture_begin(struct CUstream_st *stream, enum machine_capture_mode 
     CHECK(rondoHostStreamBeginCapture(stream, modes[mode]));
 }
 
-static struct machine_graph *capture_end(struct CUstream_st *stream)
+static struct machine_graph *capture_end_with(struct CUstream_st *stream, void **source)
 {
     rondoHostGraph_t graph;
     rondoHostGraphExec_t exec;
     CHECK(rondoHostStreamEndCapture(stream, &graph));
     CHECK(rondoHostGraphInstantiate(&exec, graph));
-    CHECK(rondoHostGraphDestroy(graph));
+    *source = graph;
     return (struct machine_graph *)exec;
 }
 
@@ -184,6 +184,19 @@ static void capture_shape(struct CUstream_st *stream, struct machine_shape *shap
         shape->to[i] = place_of(to[i], nodes, shape->nodes);
     }
     CHECK(rondoHostGraphDestroy(graph));
+}
+
+static void source_destroy(void *source)
+{
+    CHECK(rondoHostGraphDestroy(source));
+}
+
+static struct machine_graph *capture_end(struct CUstream_st *stream)
+{
+    void *source;
+    struct machine_graph *graph = capture_end_with(stream, &source);
+    source_destroy(source);
+    return graph;
 }
 
 static void graph_launch(struct machine_graph *graph, struct CUstream_st *stream)
@@ -220,6 +233,8 @@ const struct machine machine_host = {
     .capture_begin = capture_begin,
     .capture_end = capture_end,
     .capture_shape = capture_shape,
+    .capture_end_with = capture_end_with,
+    .source_destroy = source_destroy,
     .graph_launch = graph_launch,
     .graph_destroy = graph_destroy,
 };

@@ -229,6 +229,14 @@ Test(perf_cli, sees_faults_of_every_op)
     sees("spill", "reduce", "");
 }
 
+Test(perf_cli, measures_launches_of_plans)
+{
+    runs_well("--op all -b 1K -e 64K -n 3 -G 2 -g 3 --plan --group 2 --csv -");
+    cr_expect(strstr(text, ",plan,") && !strstr(text, ",eager,") && strstr(text, ",graph,"), "%s", text);
+    runs_well("-b 1K -e 1K -n 3 -G 0 --plan --inplace --json -");
+    cr_expect(strstr(text, "\"mode\": \"plan\"") && strstr(text, "\"host_us\""), "%s", text);
+}
+
 Test(perf_cli, leaves_out_eager_ops_or_replays_or_checks)
 {
     runs_well("-b 1K -e 1K -n 0 -G 3 --csv -");

@@ -370,6 +370,67 @@ RONDO_API rondoResult_t rondoCommExplain(rondoComm_t comm, const char *op, size_
 RONDO_API rondoResult_t rondoGroupStart(void);
 RONDO_API rondoResult_t rondoGroupEnd(void);
 
+/* ---- graphs ---- */
+
+typedef enum { rondoDescribeText = 0, rondoDescribeJson = 1 } rondoDescribeFormat_t;
+
+/* What a graph holds of Rondo's ops, for people or for programs: node by node, in an order in which they could run, the kernel,
+ * the comm with its rank and lane, and the ops in it with their sizes and how they run; and totals. `graph` is a cudaGraph_t
+ * (CUgraph) or, on the host device, a rondoHostGraph_t, however it came about: captured, cloned, with child graphs, whose nodes
+ * are described too. What CUDA's conditional nodes run cannot be seen from them: describe the body graphs themselves. A kernel is
+ * told by the code that it runs, so ops of another copy of Rondo (a libnccl.so.2 beside this library) are strange kernels.
+ *
+ * *bytes: in, the room in `buffer`; out, what the text takes with its 0. buffer NULL: only that. rondoInvalidArgument, and
+ * nothing is written to it: there is less room; graph or bytes is NULL; there is no such format. Nobody may change the graph meanwhile. Objects of
+ * the JSON may get more fields. */
+RONDO_API rondoResult_t rondoGraphDescribe(void *graph, rondoDescribeFormat_t format, char *buffer, size_t *bytes);
+
+/* From `bytes` of memory to as many of other. */
+typedef struct {
+    const void *from;
+    void *to;
+    size_t bytes;
+} rondoMove_t;
+
+/* Points captured ops at other buffers of the same sizes, without a new capture, on all ranks or on some: each buffer of an op in
+ * `graph` that lies in the range of a move (the first of those) is from the next launch of `exec` on where the move has it.
+ * Launches before it keep theirs. `exec` was instantiated from the graph, or from one that the graph is in; the graph is changed along,
+ * so that moves are counted from where buffers are now, and other executables can be brought along by cudaGraphExecUpdate. Graphs
+ * as of rondoGraphDescribe: of a conditional node's body on CUDA, give the body.
+ *
+ * *changed, unless NULL: how many ops have a buffer that moved. rondoInvalidArgument, and nothing is changed: a buffer lies in a range in
+ * part; it would not be aligned to the type; it would overlap another one of the same launch as the ops do not allow; a range is
+ * NULL or goes beyond the address space; exec is another graph's. Not while another thread uses graph or exec. */
+RONDO_API rondoResult_t rondoGraphRetarget(void *exec, void *graph, const rondoMove_t *moves, size_t count,
+                                           size_t *changed);
+
+/* ---- plans ---- */
+
+/* Ops that are checked and planned once, and run again and again at the cost of their kernel launches. It holds what lets it
+ * tell that its comms have ended, and no memory of the user's. */
+typedef struct rondoPlan *rondoPlan_t;
+
+/* Calls of ops between Begin and End, in the calling thread, make a plan instead of enqueuing anything; their streams are not used,
+ * their buffers must be there when the plan runs. They may be of several comms of one device, and in groups, which begin and end
+ * in between. The ops run in their order, those of a group as a group does. Comms cannot be made meanwhile, and plans neither be
+ * begun nor launched. rondoInvalidUsage: Begin inside Begin or inside a group. */
+RONDO_API rondoResult_t rondoPlanBegin(void);
+
+/* The first error since Begin is what End returns, and *plan is NULL then: there is none. rondoInvalidUsage: no Begin; inside a
+ * group, which is to be ended first. */
+RONDO_API rondoResult_t rondoPlanEnd(rondoPlan_t *plan);
+
+/* Enqueues, or captures, the ops of the plan, as calls of them on this stream would: eagerly they are ordered like all eager
+ * ops, in a capture they become the same kernel nodes, and the graph does not need the plan. Ranks count each launch as its
+ * ops, so some may launch a plan where others call the ops. Not inside a group. Several threads may launch one plan.
+ * rondoInvalidUsage, and nothing is enqueued: one of the comms was destroyed, aborted or finalized. The error of a comm that
+ * has failed is what its ops would give. */
+RONDO_API rondoResult_t rondoPlanLaunch(rondoPlan_t plan, struct CUstream_st *stream);
+
+/* Frees the plan, before or after its comms are destroyed; what was launched goes on. NULL is fine. rondoInvalidArgument: not a
+ * plan. */
+RONDO_API rondoResult_t rondoPlanDestroy(rondoPlan_t plan);
+
 #ifdef __cplusplus
 }
 #endif

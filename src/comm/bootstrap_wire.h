@@ -87,6 +87,7 @@ enum rondo_frame_type {
     RONDO_FRAME_FDS = 2,     /* one byte: 1 if a descriptor comes along */
     RONDO_FRAME_ABORTED = 3, /* the rank failed or aborts: a text with its end, RONDO_WIRE_TEXT_BYTES at most */
     RONDO_FRAME_LEFT = 4,    /* the rank destroyed its comm in order; no bytes */
+    RONDO_FRAME_EXPORT = 6,  /* a letter to the peer's exporter, the same */
     RONDO_FRAME_POST = 5,    /* a letter to the peer's inbox, RONDO_WIRE_TEXT_BYTES at most; after the exchanges */
 };
 
@@ -94,7 +95,7 @@ enum rondo_frame_type {
 struct rondo_frame {
     uint16_t magic;
     uint16_t type;
-    uint32_t sequence; /* counts the exchanges of a comm; 0 in ABORTED, LEFT and POST */
+    uint32_t sequence; /* counts the exchanges of a comm; 0 in all but GATHER and FDS */
     uint64_t bytes;
 };
 

@@ -2,6 +2,7 @@
 
 #include "comm/bootstrap.h"
 #include "comm/card.h"
+#include "comm/exports.h"
 #include "comm/failure.h"
 #include "comm/links.h"
 #include "comm/parting.h"
@@ -11,6 +12,7 @@
 #include "common/clock.h"
 #include "common/env.h"
 #include "common/log.h"
+#include "common/range.h"
 #include "common/result.h"
 
 #include <stdio.h>
@@ -31,8 +33,8 @@ struct rondo_making {
 static int forced_algo(void)
 {
     const char *algo = rondo_env()->algo, *proto = rondo_env()->proto;
-    if (proto && *proto && strcmp(proto, "line") && strcmp(proto, "bulk"))
-        rondo_log(RONDO_LOG_WARN, "RONDO_PROTO=%s is neither line nor bulk; ignored", proto);
+    if (proto && *proto && strcmp(proto, "line") && strcmp(proto, "bulk") && strcmp(proto, "direct"))
+        rondo_log(RONDO_LOG_WARN, "RONDO_PROTO=%s is not line, bulk or direct; ignored", proto);
     if (!algo || !*algo)
         return -1;
     if (!strcmp(algo, "oneshot"))
@@ -78,6 +80,7 @@ static rondoResult_t open_device(struct rondoComm *comm, int ordinal)
     RONDO_TRY(rondo_device_row(&comm->ops));
     RONDO_TRY(rondo_anchor_create(comm->ops, ordinal, &comm->anchor));
     anchor = comm->anchor;
+    snprintf(anchor->name, sizeof anchor->name, "%s", comm->config.name);
     comm->device = anchor->device;
     comm->ops->info(comm->device, &comm->info);
     rondo_log_device(comm->info.ordinal);
@@ -133,6 +136,7 @@ static rondoResult_t make(struct rondo_making *m)
     RONDO_TRY(rondo_links_make(comm, m->cards));
     m->mapped_ns = rondo_now_ns();
 
+    RONDO_TRY(rondo_exporter_create(comm, &comm->exporter));
     struct rondo_watch_client client = rondo_comm_watch_client(comm);
     return rondo_watch_add(comm->bootstrap, comm->rank, comm->ranks, &client, &comm->watch);
 }
@@ -172,6 +176,7 @@ rondoResult_t rondo_comm_begin(const struct rondo_comm_request *request, struct 
     struct rondoComm *comm = NULL;
     rondoResult_t result;
     *out = NULL;
+    rondo_ranges_open();
     rondo_partings_reap();
     rondo_anchor_reap();
     struct rondo_making *m = calloc(1, sizeof *m);

@@ -22,6 +22,8 @@
 #include <stdint.h>
 
 struct rondo_bootstrap;
+struct rondo_exporter;
+struct rondo_exports_hold;
 struct rondo_links;
 struct rondo_making;
 struct rondo_mover;
@@ -39,6 +41,7 @@ struct rondo_capture_record {
     void *graph;           /* that it makes or adds to. May be gone */
     const void *last_node; /* the comm's last launch in it, NULL: none. May be gone with the graph */
     const struct rondo_kernel *last_kernel;
+    struct rondo_exports_hold *hold; /* the graph's; NULL: none yet. May be gone with it */
 };
 
 #define RONDO_COMM_MAGIC 0x6d6d6f634f444e52ull
@@ -58,8 +61,9 @@ struct rondoComm {
     struct rondo_anchor *anchor;
     struct rondo_lane lanes[RONDO_MAX_LANES];
     const struct rondo_kernel *kernels[RONDO_KERNEL_COUNT];
-    struct rondo_links *links; /* to the peers' memory */
-    struct rondo_mover *mover; /* NULL: no copies */
+    struct rondo_links *links;       /* to the peers' memory */
+    struct rondo_mover *mover;       /* NULL: no copies */
+    struct rondo_exporter *exporter; /* NULL: no memory of users is mapped by others */
     struct rondo_bootstrap *bootstrap;
     struct rondo_watch *watch;
 
@@ -109,6 +113,10 @@ enum rondo_comm_state {
  * rondoInvalidUsage if it was finalized, rondoRemoteError if a rank has left. On success leave must follow. */
 rondoResult_t rondo_comm_enter(struct rondoComm *comm);
 void rondo_comm_leave(struct rondoComm *comm);
+
+/* The same for who has met the comm before, noted its anchor and held that since: rondoInvalidUsage if the comm has ended, even if
+ * its struct is another comm's by now. */
+rondoResult_t rondo_comm_enter_again(struct rondoComm *comm, const struct rondo_anchor *anchor);
 
 /* The same for calls that need no peer's ops, or make another comm of the ranks: ranks may have left, and it may have failed if
  * that is `allowed_to_fail`. */

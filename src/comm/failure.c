@@ -1,5 +1,7 @@
 #include "comm/failure.h"
 
+#include "comm/exports.h"
+
 #include "common/clock.h"
 #include "common/face.h"
 #include "common/log.h"
@@ -211,7 +213,14 @@ static void on_post(void *context, int rank, const void *bytes, size_t count)
         rondo_inbox_end(&comm->inbox, rank);
 }
 
+static void on_export(void *context, int rank, const void *bytes, size_t count)
+{
+    struct rondoComm *comm = context;
+    rondo_exporter_letter(comm->exporter, rank, bytes, count);
+}
+
 struct rondo_watch_client rondo_comm_watch_client(struct rondoComm *comm)
 {
-    return (struct rondo_watch_client){.context = comm, .on_event = on_event, .on_tick = on_tick, .on_post = on_post};
+    return (struct rondo_watch_client){
+        .context = comm, .on_event = on_event, .on_tick = on_tick, .on_post = on_post, .on_export = on_export};
 }

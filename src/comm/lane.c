@@ -13,7 +13,7 @@ static size_t positions_of(unsigned ranks)
 }
 
 /* Control memory: the channels of all lanes, then each lane's positions, then each lane's table of mailboxes, then each lane's
- * posts, then the posters, then spare words. */
+ * posts, then the posters, then spare words, then the exports. */
 static struct rondo_channel *channels_at(const struct rondo_anchor *anchor, unsigned lane)
 {
     return (struct rondo_channel *)anchor->control.address + (size_t)lane * RONDO_MAX_CHANNELS;
@@ -44,11 +44,24 @@ void *rondo_lanes_spare(const struct rondo_anchor *anchor, unsigned ranks, unsig
     return (uint64_t *)(void *)(posters_at(anchor, ranks) + ranks) + number;
 }
 
+void *rondo_lanes_exports(const struct rondo_anchor *anchor, unsigned ranks)
+{
+    return rondo_lanes_spare(anchor, ranks, 1 + ranks);
+}
+
+void *rondo_lanes_export_map(const struct rondo_anchor *anchor, unsigned ranks, unsigned rank, unsigned number)
+{
+    uint64_t *maps = (uint64_t *)(void *)((struct rondo_exports *)rondo_lanes_exports(anchor, ranks) + 1);
+    return maps + (size_t)rank * RONDO_EXPORTS_MAX + number;
+}
+
 size_t rondo_lanes_control_bytes(unsigned lanes, unsigned ranks)
 {
+    const size_t mapped = ranks > 1 && ranks <= RONDO_ARG_PEERS ? ranks : 0;
     return lanes * (RONDO_MAX_CHANNELS * sizeof(struct rondo_channel) + positions_of(ranks) * sizeof(uint32_t) +
                     2 * ranks * sizeof(char *) + sizeof(struct rondo_posts)) +
-           ranks * sizeof(struct rondo_poster) + (1 + (size_t)ranks) * sizeof(uint64_t);
+           ranks * sizeof(struct rondo_poster) + (1 + (size_t)ranks) * sizeof(uint64_t) +
+           (mapped ? sizeof(struct rondo_exports) : 0) + mapped * RONDO_EXPORTS_MAX * sizeof(uint64_t);
 }
 
 size_t rondo_lanes_report_bytes(unsigned lanes)
@@ -163,6 +176,7 @@ rondoResult_t rondo_lanes_open(const struct rondo_anchor *anchor, const struct r
         lane->report = (struct rondo_report *)anchor->reports.device + i;
         lane->posts = posts ? posts_at(anchor, ranks, i) : NULL;
         lane->boxes = boxes_at(anchor, ranks, i);
+        lane->exports = ranks <= RONDO_ARG_PEERS ? rondo_lanes_exports(anchor, ranks) : NULL;
         lane->timeout_ns = timeout_ns;
         lane->half_lines = limits->half_lines;
         lane->bulk_lines = limits->bulk_lines;
@@ -183,6 +197,11 @@ rondoResult_t rondo_lanes_open(const struct rondo_anchor *anchor, const struct r
         RONDO_TRY(write_tables(anchor, limits, i, boxes));
     }
     return rondoSuccess;
+}
+
+unsigned rondo_lane_of(const struct rondo_anchor *anchor, const struct rondo_channel *channels)
+{
+    return (unsigned)((channels - channels_at(anchor, 0)) / RONDO_MAX_CHANNELS);
 }
 
 struct rondo_report *rondo_lane_report(const struct rondo_anchor *anchor, unsigned lane)

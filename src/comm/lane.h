@@ -28,6 +28,11 @@ size_t rondo_lanes_mailbox_bytes(const struct rondo_limits *limits);
  * rank r. */
 void *rondo_lanes_spare(const struct rondo_anchor *anchor, unsigned ranks, unsigned number);
 
+/* Up to RONDO_ARG_PEERS ranks: what kernels know of memory of users that peers reach (struct rondo_exports, all zero at first), and
+ * in it the word for where a rank's memory of some number is for this rank. */
+void *rondo_lanes_exports(const struct rondo_anchor *anchor, unsigned ranks);
+void *rondo_lanes_export_map(const struct rondo_anchor *anchor, unsigned ranks, unsigned rank, unsigned number);
+
 /* A mailbox for all lanes, as kernels and, if it is in host memory, as the CPU see it. */
 struct rondo_box {
     char *address, *host; /* host NULL: device memory */
@@ -51,6 +56,9 @@ rondoResult_t rondo_lanes_reset_box(const struct rondo_anchor *anchor, const str
 rondoResult_t rondo_lanes_open(const struct rondo_anchor *anchor, const struct rondo_limits *limits, unsigned rank,
                                uint64_t timeout_ns, const struct rondo_boxes *boxes,
                                struct rondo_lane lanes[RONDO_MAX_LANES]);
+
+/* Which of the anchor's lanes has these channels. */
+unsigned rondo_lane_of(const struct rondo_anchor *anchor, const struct rondo_channel *channels);
 
 /* A lane's report as the host sees it. */
 struct rondo_report *rondo_lane_report(const struct rondo_anchor *anchor, unsigned lane);

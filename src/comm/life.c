@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "common/face.h"
 #include "common/log.h"
+#include "common/range.h"
 #include "common/result.h"
 
 enum {
@@ -21,14 +22,18 @@ enum {
 /* What a call may find. */
 enum { FAILED = 1, LEFT = 2, ENDED = 4 };
 
-static rondoResult_t enter(struct rondoComm *comm, unsigned allowed)
+/* `anchor`: what the comm had when the caller last knew it; NULL: it is no old acquaintance. */
+static rondoResult_t enter(struct rondoComm *comm, unsigned allowed, const struct rondo_anchor *anchor)
 {
     if (!comm || comm->magic != RONDO_COMM_MAGIC)
         return rondo_fail(rondoInvalidArgument, "comm is %s", comm ? "not a communicator" : "NULL");
     __atomic_add_fetch(&comm->users, 1, __ATOMIC_SEQ_CST); /* before the state is read: see await_users */
     int state = __atomic_load_n(&comm->state, __ATOMIC_SEQ_CST);
     rondoResult_t result = rondoSuccess;
-    if (state == RONDO_COMM_RETIRED || state == RONDO_COMM_CANCELLED)
+    if (anchor && (state == RONDO_COMM_RETIRED || state == RONDO_COMM_CANCELLED || state == RONDO_COMM_MAKING ||
+                   state == RONDO_COMM_BROKEN || comm->anchor != anchor))
+        result = rondo_fail(rondoInvalidUsage, "a comm of the plan was destroyed or aborted after the plan was made");
+    else if (state == RONDO_COMM_RETIRED || state == RONDO_COMM_CANCELLED)
         result = rondo_fail(rondoInvalidArgument, "comm was destroyed or aborted");
     else if (state == RONDO_COMM_MAKING)
         result = rondo_fail(rondoInvalidArgument, "comm is still being made");
@@ -46,17 +51,22 @@ static rondoResult_t enter(struct rondoComm *comm, unsigned allowed)
 
 rondoResult_t rondo_comm_enter(struct rondoComm *comm)
 {
-    return enter(comm, 0);
+    return enter(comm, 0, NULL);
+}
+
+rondoResult_t rondo_comm_enter_again(struct rondoComm *comm, const struct rondo_anchor *anchor)
+{
+    return enter(comm, 0, anchor);
 }
 
 rondoResult_t rondo_comm_enter_parent(struct rondoComm *comm, bool allowed_to_fail)
 {
-    return enter(comm, allowed_to_fail ? FAILED | LEFT : LEFT);
+    return enter(comm, allowed_to_fail ? FAILED | LEFT : LEFT, NULL);
 }
 
 rondoResult_t rondo_comm_enter_ended(struct rondoComm *comm)
 {
-    return enter(comm, FAILED | LEFT | ENDED);
+    return enter(comm, FAILED | LEFT | ENDED, NULL);
 }
 
 void rondo_comm_leave(struct rondoComm *comm)
@@ -188,6 +198,7 @@ static void tear_down(struct rondoComm *comm)
         rondo_comm_retire(comm);
         return;
     }
+    __atomic_store_n(&comm->anchor->ended, 1, __ATOMIC_RELAXED); /* who describes a graph tells */
     rondo_lanes_abort(comm->anchor);
     bool stopped = rondo_lanes_stop(comm->anchor) == rondoSuccess && quiet_within(comm, QUIET_MS);
     bool launched = true;
@@ -268,9 +279,10 @@ static void hurry_finalize(struct rondoComm *comm)
 
 rondoResult_t rondoCommFinalize(rondoComm_t comm)
 {
+    RONDO_RANGE("rondoCommFinalize", 0);
     if (!comm)
         return rondoSuccess;
-    RONDO_TRY(enter(comm, LEFT)); /* ranks that are through with theirs are no error */
+    RONDO_TRY(enter(comm, LEFT, NULL)); /* ranks that are through with theirs are no error */
     rondoResult_t result = comm->config.blocking ? finalize(comm) : finalize_later(comm);
     rondo_comm_leave(comm);
     return result;
@@ -278,6 +290,7 @@ rondoResult_t rondoCommFinalize(rondoComm_t comm)
 
 rondoResult_t rondoCommDestroy(rondoComm_t comm)
 {
+    RONDO_RANGE("rondoCommDestroy", 0);
     int was;
     if (!comm)
         return rondoSuccess;
@@ -290,6 +303,7 @@ rondoResult_t rondoCommDestroy(rondoComm_t comm)
 
 rondoResult_t rondoCommAbort(rondoComm_t comm)
 {
+    RONDO_RANGE("rondoCommAbort", 0);
     int was;
     if (!comm || abort_init(comm))
         return rondoSuccess;

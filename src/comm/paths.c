@@ -28,6 +28,24 @@ static uint64_t bulk_from(const struct rondoComm *comm, const struct rondo_path 
     return collective == RONDO_ALL_REDUCE ? UINT64_MAX : rooted ? 32 << 20 : 16 << 20;
 }
 
+/* From which size on works are direct where their buffers allow: only if every rank's kernels can load and store all peers' device
+ * memory. Two more trips over the link, and no mailboxes. */
+static uint64_t direct_from(const struct rondoComm *comm, const struct rondo_path *slowest, unsigned collective)
+{
+    const bool rooted = collective == RONDO_REDUCE || collective == RONDO_BROADCAST;
+    const char *proto = rondo_env()->proto;
+    if (comm->ranks > RONDO_ARG_PEERS || slowest->host || slowest->at_sender || slowest->sender_copies ||
+        slowest->receiver_copies)
+        return UINT64_MAX;
+    if (proto && !strcmp(proto, "direct"))
+        return 1;
+    if (proto && *proto)
+        return UINT64_MAX;
+    if (comm->info.line_bytes == 8)
+        return 128 << 10; /* the host device: it is to be used */
+    return collective == RONDO_ALL_REDUCE || rooted ? 2 << 20 : 1 << 20;
+}
+
 /* The one of two paths that decides how fast a collective is. */
 static void keep_slower(struct rondo_path *slowest, const struct rondo_path *path)
 {
@@ -69,8 +87,10 @@ rondoResult_t rondo_paths_choose(struct rondoComm *comm, const struct rondo_card
             outboxes |= path->at_sender || path->sender_copies || path->relay;
             keep_slower(&slowest, path);
         }
-    for (unsigned c = 0; c < RONDO_COLLECTIVE_COUNT; c++)
+    for (unsigned c = 0; c < RONDO_COLLECTIVE_COUNT; c++) {
         comm->limits.bulk_from[c] = bulk_from(comm, &slowest, c);
+        comm->limits.direct_from[c] = direct_from(comm, &slowest, c);
+    }
     rondo_limits_fit(&comm->limits, outboxes && comm->ranks > 2 ? half / ((unsigned)comm->ranks - 1) : half);
     comm->links->mailbox = rondo_lanes_mailbox_bytes(&comm->limits);
     return rondoSuccess;

@@ -13,6 +13,8 @@ void rondo_registry_init(struct rondo_registry *registry)
 
 void rondo_registry_fini(struct rondo_registry *registry)
 {
+    for (size_t i = 0; i < registry->count; i++)
+        rondo_exports_hold_drop(registry->list[i].hold);
     free(registry->list);
     registry->list = NULL;
     registry->count = registry->room = 0;
@@ -33,31 +35,61 @@ static rondoResult_t grow(struct rondo_registry *registry)
     return rondoSuccess;
 }
 
-rondoResult_t rondo_registry_add(struct rondo_registry *registry, void *buffer, size_t bytes, void **handle)
+rondoResult_t rondo_registry_add(struct rondo_registry *registry, struct rondo_exporter *exporter, void *buffer,
+                                 size_t bytes, void **handle)
 {
     static uint64_t last; /* atomic: of the process */
-    const uint64_t number = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+    struct rondo_registration made = {.buffer = buffer,
+                                      .bytes = bytes,
+                                      .handle = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED),
+                                      .hold = exporter ? rondo_exports_hold_create(exporter) : NULL,
+                                      .number = RONDO_EXPORT_NONE};
+    if (made.hold)
+        rondo_exports_place(made.hold, buffer, bytes, &made.number, &made.at);
     pthread_mutex_lock(&registry->lock);
     rondoResult_t result = grow(registry);
     if (result == rondoSuccess) {
-        registry->list[registry->count++] = (struct rondo_registration){buffer, bytes, number};
-        *handle = (void *)(uintptr_t)number;
+        registry->list[registry->count++] = made;
+        *handle = (void *)(uintptr_t)made.handle;
     }
     pthread_mutex_unlock(&registry->lock);
+    if (result != rondoSuccess)
+        rondo_exports_hold_drop(made.hold);
     return result;
 }
 
 rondoResult_t rondo_registry_remove(struct rondo_registry *registry, const void *handle)
 {
+    struct rondo_registration removed = {.hold = NULL};
     bool found = false;
     pthread_mutex_lock(&registry->lock);
     for (size_t i = 0; i < registry->count && !found; i++) {
         found = registry->list[i].handle == (uintptr_t)handle;
-        if (found)
-            registry->list[i] = registry->list[--registry->count];
+        if (!found)
+            continue;
+        removed = registry->list[i];
+        registry->list[i] = registry->list[--registry->count];
     }
     pthread_mutex_unlock(&registry->lock);
+    rondo_exports_hold_drop(removed.hold);
     return found
                ? rondoSuccess
                : rondo_fail(rondoInvalidArgument, "handle %p is not a registration of this comm", (const void *)handle);
+}
+
+void rondo_registry_place(struct rondo_registry *registry, const void *buffer, size_t bytes, uint16_t *number,
+                          uint64_t *at)
+{
+    *number = RONDO_EXPORT_NONE;
+    *at = 0;
+    pthread_mutex_lock(&registry->lock);
+    for (size_t i = 0; i < registry->count && *number == RONDO_EXPORT_NONE; i++) {
+        const struct rondo_registration *one = &registry->list[i];
+        const uint64_t offset = (uintptr_t)buffer - (uintptr_t)one->buffer;
+        if ((uintptr_t)buffer < (uintptr_t)one->buffer || offset > one->bytes || bytes > one->bytes - offset)
+            continue;
+        *number = one->number;
+        *at = one->at + offset;
+    }
+    pthread_mutex_unlock(&registry->lock);
 }

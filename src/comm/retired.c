@@ -1,6 +1,7 @@
 #include "comm/retired.h"
 
 #include "comm/bootstrap.h"
+#include "comm/exports.h"
 #include "comm/failure.h"
 #include "comm/links.h"
 #include "comm/parting.h"
@@ -56,6 +57,8 @@ static void free_device(struct rondoComm *comm)
     /* What ended kernels have posted is still to be copied, unless all is void. */
     rondo_mover_stop(comm->mover, rondo_comm_failure(comm) == rondoSuccess ? COPY_MS : 0);
     comm->mover = NULL;
+    rondo_exporter_close(comm->exporter, comm->links != NULL);
+    comm->exporter = NULL;
     rondo_links_close(comm);
     if (comm->eager_end)
         comm->ops->event_destroy(comm->device, comm->eager_end);
@@ -72,6 +75,7 @@ static void free_device(struct rondoComm *comm)
 
 void rondo_comm_strip(struct rondoComm *comm)
 {
+    rondo_exporter_stop(comm->exporter);
     rondo_watch_remove(comm->watch);
     comm->watch = NULL;
     free_device(comm);

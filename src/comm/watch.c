@@ -91,7 +91,8 @@ static size_t take_note(struct rondo_watch *watch, int rank)
     if (peer->have < sizeof(frame))
         return 0;
     memcpy(&frame, peer->note, sizeof(frame));
-    const int has_bytes = frame.type == RONDO_FRAME_ABORTED || frame.type == RONDO_FRAME_POST;
+    const int has_bytes =
+        frame.type == RONDO_FRAME_ABORTED || frame.type == RONDO_FRAME_POST || frame.type == RONDO_FRAME_EXPORT;
     if (frame.magic != RONDO_FRAME_MAGIC || !(has_bytes || frame.type == RONDO_FRAME_LEFT) ||
         (has_bytes && (frame.bytes == 0 || frame.bytes > RONDO_WIRE_TEXT_BYTES))) {
         report_last(watch, rank, RONDO_WATCH_DIED, "it sent something that makes no sense");
@@ -107,8 +108,10 @@ static size_t take_note(struct rondo_watch *watch, int rank)
     if (frame.type == RONDO_FRAME_ABORTED) {
         bytes[frame.bytes - 1] = 0;
         report(watch, rank, RONDO_WATCH_ABORTED, bytes);
-    } else if (watch->client.on_post) {
+    } else if (frame.type == RONDO_FRAME_POST && watch->client.on_post) {
         watch->client.on_post(watch->client.context, rank, bytes, frame.bytes);
+    } else if (frame.type == RONDO_FRAME_EXPORT && watch->client.on_export) {
+        watch->client.on_export(watch->client.context, rank, bytes, frame.bytes);
     }
     return sizeof(frame) + frame.bytes;
 }
@@ -381,14 +384,15 @@ void rondo_watch_tell(struct rondo_watch *watch, enum rondo_watch_event event, c
     pthread_mutex_unlock(&watch->tell_lock);
 }
 
-rondoResult_t rondo_watch_post(struct rondo_watch *watch, int rank, const void *bytes, size_t count)
+static rondoResult_t post(struct rondo_watch *watch, int rank, enum rondo_frame_type type, const void *bytes,
+                          size_t count)
 {
     uint8_t note[RONDO_NOTE_BYTES];
     char text[64];
     RONDO_ASSERT(count > 0 && count <= RONDO_WIRE_TEXT_BYTES);
     if (is_orphaned(watch->watcher))
         return rondo_fail(rondoInvalidUsage, "a forked child cannot speak for its parent's comm");
-    const struct rondo_frame frame = {.magic = RONDO_FRAME_MAGIC, .type = RONDO_FRAME_POST, .bytes = count};
+    const struct rondo_frame frame = {.magic = RONDO_FRAME_MAGIC, .type = (uint16_t)type, .bytes = count};
     memcpy(note, &frame, sizeof(frame));
     memcpy(note + sizeof(frame), bytes, count);
     pthread_mutex_lock(&watch->tell_lock); /* notes must not mix */
@@ -398,6 +402,16 @@ rondoResult_t rondo_watch_post(struct rondo_watch *watch, int rank, const void *
         return rondoSuccess;
     return rondo_fail(rondoSystemError, "cannot send to rank %d: %s", rank,
                       sent < 0 ? rondo_socket_error_text((int)-sent, text) : "it does not read what it is sent");
+}
+
+rondoResult_t rondo_watch_post(struct rondo_watch *watch, int rank, const void *bytes, size_t count)
+{
+    return post(watch, rank, RONDO_FRAME_POST, bytes, count);
+}
+
+rondoResult_t rondo_watch_post_export(struct rondo_watch *watch, int rank, const void *bytes, size_t count)
+{
+    return post(watch, rank, RONDO_FRAME_EXPORT, bytes, count);
 }
 
 void rondo_watch_remove(struct rondo_watch *watch)

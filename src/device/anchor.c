@@ -63,6 +63,18 @@ struct rondo_anchor *rondo_anchor_find(uint64_t id)
     return anchor;
 }
 
+struct rondo_anchor *rondo_anchor_of(const void *control)
+{
+    pthread_mutex_lock(&lock);
+    struct rondo_anchor *anchor = newest;
+    while (anchor && (uintptr_t)control - (uintptr_t)anchor->control.address >= anchor->control.bytes)
+        anchor = anchor->older;
+    if (anchor)
+        anchor->references++;
+    pthread_mutex_unlock(&lock);
+    return anchor;
+}
+
 /* Under the lock: there are no references any more, and nobody is to find it. */
 static void unlist(struct rondo_anchor *anchor)
 {

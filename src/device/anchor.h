@@ -23,7 +23,9 @@ enum rondo_area {
 };
 
 struct rondo_anchor {
-    uint64_t id; /* no other anchor of the process has or will have it */
+    uint64_t id;   /* no other anchor of the process has or will have it */
+    char name[64]; /* of the comm */
+    int ended;     /* atomic: 1 once the comm is gone */
     const struct rondo_device_ops *ops;
     struct rondo_device *device;
     unsigned lanes;           /* that the memory below has room for */
@@ -45,6 +47,9 @@ void rondo_anchor_hold(struct rondo_anchor *anchor);
 
 /* The same for another's anchor, which its owner may be about to drop. NULL: it has. */
 struct rondo_anchor *rondo_anchor_find(uint64_t id);
+
+/* The same for the one whose control memory has this address. NULL: there is none. */
+struct rondo_anchor *rondo_anchor_of(const void *control);
 
 /* One reference less; the last frees all. NULL is fine. */
 void rondo_anchor_drop(struct rondo_anchor *anchor);

@@ -72,6 +72,15 @@ enum { RONDO_CUDA_VERSION = 12030 };
     X(cuGraphNodeGetType)                \
     X(cuGraphKernelNodeGetParams)        \
     X(cuGraphNodeGetDependencies)        \
+    X(cuGraphGetNodes)                   \
+    X(cuGraphGetEdges)                   \
+    X(cuGraphNodeGetType)                \
+    X(cuGraphChildGraphNodeGetGraph)     \
+    X(cuGraphKernelNodeGetParams)        \
+    X(cuGraphKernelNodeSetParams)        \
+    X(cuGraphExecKernelNodeSetParams)    \
+    X(cuFuncGetName)                     \
+    X(cuKernelGetName)                   \
     X(cuUserObjectCreate)                \
     X(cuGraphRetainUserObject)           \
     X(cuLibraryLoadData)                 \

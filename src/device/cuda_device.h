@@ -26,7 +26,10 @@ struct rondo_cuda_scope {
 rondoResult_t rondo_cuda_scope_open(struct rondo_device *device, struct rondo_cuda_scope *scope);
 void rondo_cuda_scope_close(struct rondo_cuda_scope *scope);
 
-/* Members of the row, in cuda_memory.c, cuda_copier.c and cuda_stream.c; device.h says what they do. */
+/* The number of a kernel of a node, which says it as the one or the other; RONDO_KERNEL_COUNT: none of Rondo's. */
+unsigned rondo_cuda_kernel_number(CUfunction function, CUkernel kernel);
+
+/* Members of the row, in cuda_memory.c, cuda_copier.c, cuda_graph.c and cuda_stream.c; device.h says what they do. */
 rondoResult_t rondo_cuda_mem_alloc(struct rondo_device *, size_t, enum rondo_mem_kind, struct rondo_mem *);
 void rondo_cuda_mem_free(struct rondo_device *, struct rondo_mem *);
 rondoResult_t rondo_cuda_mem_export(struct rondo_device *, const struct rondo_mem *, struct rondo_mem_handle *);
@@ -34,6 +37,7 @@ rondoResult_t rondo_cuda_mem_import(struct rondo_device *, const struct rondo_me
                                     struct rondo_mem *);
 rondoResult_t rondo_cuda_mem_attach(struct rondo_device *, struct rondo_device *, const struct rondo_mem *);
 rondoResult_t rondo_cuda_mem_attach_all(struct rondo_device *, const struct rondo_mem *);
+rondoResult_t rondo_cuda_mem_range(struct rondo_device *, const void *, size_t, struct rondo_range *);
 rondoResult_t rondo_cuda_host_map(struct rondo_device *, void *, size_t, void **);
 void rondo_cuda_host_unmap(struct rondo_device *, void *);
 rondoResult_t rondo_cuda_pinned_alloc(struct rondo_device *, size_t, struct rondo_pinned *);
@@ -52,6 +56,9 @@ rondoResult_t rondo_cuda_copier_passed(struct rondo_copier *, uint64_t *);
 
 rondoResult_t rondo_cuda_kernel(struct rondo_device *, unsigned, const struct rondo_kernel **);
 rondoResult_t rondo_cuda_kernel_of(struct rondo_device *, const struct rondo_image *, const struct rondo_kernel **);
+rondoResult_t rondo_cuda_graph_open(void *, struct rondo_graph_view *);
+void rondo_cuda_graph_close(struct rondo_graph_view *);
+rondoResult_t rondo_cuda_graph_change(void *, void *, const struct rondo_graph_change *, size_t);
 rondoResult_t rondo_cuda_stream_create(struct rondo_device *, struct CUstream_st **);
 void rondo_cuda_stream_destroy(struct rondo_device *, struct CUstream_st *);
 rondoResult_t rondo_cuda_event_create(struct rondo_device *, struct rondo_event **);

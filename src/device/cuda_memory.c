@@ -278,6 +278,31 @@ rondoResult_t rondo_cuda_mem_attach_all(struct rondo_device *device, const struc
     return rondoSuccess;
 }
 
+/* cudaMalloc's memory can be mapped by others by legacy handles. Of cuMem memory that is not ours nothing is known, and stream-ordered
+ * memory's pools are the user's. */
+rondoResult_t rondo_cuda_mem_range(struct rondo_device *device, const void *pointer, size_t bytes,
+                                   struct rondo_range *range)
+{
+    const CUdeviceptr address = (CUdeviceptr)(uintptr_t)pointer;
+    CUdeviceptr start = 0;
+    size_t size = 0;
+    unsigned long long id = 0;
+    int capable = 0, ordinal = -1;
+    if (rondo_user_memory_find(pointer, range))
+        return rondoSuccess;
+    RONDO_CU(cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, address));
+    RONDO_CU(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address));
+    if (!capable || ordinal != device->ordinal)
+        return rondo_fail(rondoInvalidArgument, "%p (%zu bytes) is no memory that other processes could map", pointer,
+                          bytes);
+    RONDO_CU(cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address));
+    RONDO_CU(cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address));
+    RONDO_CU(cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, address));
+    *range = (struct rondo_range){.mem = {.address = (void *)(uintptr_t)start, .bytes = size, .kind = RONDO_MEM_LEGACY},
+                                  .identity = id};
+    return rondoSuccess;
+}
+
 rondoResult_t rondo_cuda_host_map(struct rondo_device *device, void *host, size_t bytes, void **address)
 {
     struct rondo_cuda_scope scope;

@@ -38,11 +38,53 @@ static void load_libraries(void)
         libraries_error = rondo_cuda.cuLibraryLoadData(&libraries[unit], images[unit], NULL, NULL, 0, NULL, NULL, 0);
 }
 
-static rondoResult_t find_kernel(unsigned number, CUfunction *function)
+/* The kernels that were resolved so far, by which nodes of graphs are known: for the process, and for each context, of which more
+ * than there is room for go unknown. */
+enum { KNOWN_CONTEXTS = 64 };
+static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER; /* inside it nothing else is locked */
+static CUkernel known_kernels[RONDO_KERNEL_COUNT];
+static struct {
+    CUcontext context;
+    CUfunction functions[RONDO_KERNEL_COUNT];
+} known[KNOWN_CONTEXTS];
+static unsigned known_count;
+
+static void remember(unsigned number, CUkernel kernel, CUcontext context, CUfunction function)
+{
+    unsigned c = 0;
+    pthread_mutex_lock(&known_lock);
+    known_kernels[number] = kernel;
+    while (c < known_count && known[c].context != context)
+        c++;
+    if (c < KNOWN_CONTEXTS) {
+        known[c].context = context;
+        known[c].functions[number] = function;
+        known_count = c < known_count ? known_count : c + 1;
+    }
+    pthread_mutex_unlock(&known_lock);
+}
+
+unsigned rondo_cuda_kernel_number(CUfunction function, CUkernel kernel)
+{
+    unsigned number = RONDO_KERNEL_COUNT;
+    pthread_mutex_lock(&known_lock);
+    for (unsigned k = 0; k < RONDO_KERNEL_COUNT && number == RONDO_KERNEL_COUNT; k++)
+        if (known_kernels[k] && (known_kernels[k] == kernel || (CUfunction)known_kernels[k] == function))
+            number = k;
+    for (unsigned c = 0; c < known_count && function && number == RONDO_KERNEL_COUNT; c++)
+        for (unsigned k = 0; k < RONDO_KERNEL_COUNT && number == RONDO_KERNEL_COUNT; k++)
+            if (known[c].functions[k] == function)
+                number = k;
+    pthread_mutex_unlock(&known_lock);
+    return number;
+}
+
+static rondoResult_t find_kernel(unsigned number, CUcontext context, CUfunction *function)
 {
     CUkernel kernel;
     RONDO_CU(cuLibraryGetKernel(&kernel, libraries[rondo_kernel_unit(number)], rondo_kernel_name(number)));
     RONDO_CU(cuKernelGetFunction(function, kernel)); /* loads it into the current context */
+    remember(number, kernel, context, *function);
     return rondoSuccess;
 }
 
@@ -52,7 +94,7 @@ rondoResult_t rondo_cuda_kernel(struct rondo_device *device, unsigned number, co
     CUfunction function = NULL;
     RONDO_TRY(rondo_cuda_scope_open(device, &scope));
     pthread_once(&libraries_once, load_libraries);
-    rondoResult_t result = libraries_error == CUDA_SUCCESS ? find_kernel(number, &function)
+    rondoResult_t result = libraries_error == CUDA_SUCCESS ? find_kernel(number, device->context, &function)
                                                            : rondo_cuda_failed(libraries_error, "cuLibraryLoadData");
     rondo_cuda_scope_close(&scope);
     *kernel = (const struct rondo_kernel *)function;

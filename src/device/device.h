@@ -20,6 +20,10 @@ struct rondo_kernel; /* a resolved kernel; each row has its own idea of it */
 struct rondo_event;  /* orders streams against each other */
 struct rondo_copier; /* a copy engine's queue */
 
+/* device/graph_view.h */
+struct rondo_graph_view;
+struct rondo_graph_change;
+
 struct rondo_device_info {
     int ordinal;            /* as the user counts devices */
     uint8_t uuid[16];       /* tells devices apart whatever CUDA_VISIBLE_DEVICES says; host device: the rank's own */
@@ -62,6 +66,14 @@ struct rondo_mem {
     enum rondo_mem_kind kind;
     bool imported;
     uint64_t private_[4]; /* the row's own */
+};
+
+/* An allocation that a user's buffer lies in. */
+struct rondo_range {
+    struct rondo_mem
+        mem; /* not owned: not to be freed. kind: how others can map it; RONDO_MEM_PRIVATE: within the process */
+    uint64_t
+        identity; /* another one for other memory that comes to be at the same place, as far as the device can tell */
 };
 
 /* What another process needs to map a rondo_mem: bytes, and a descriptor that travels over a Unix socket (-1: none). */
@@ -135,6 +147,11 @@ struct rondo_device_ops {
     /* Makes memory of this process usable by all its devices that can reach it, as users expect of theirs. */
     rondoResult_t (*mem_attach_all)(struct rondo_device *device, const struct rondo_mem *mem);
 
+    /* The allocation that holds these bytes of a user's. rondoInvalidArgument, rondoUnhandledCudaError: none that others could
+     * map. Also on the road of a call. */
+    rondoResult_t (*mem_range)(struct rondo_device *device, const void *pointer, size_t bytes,
+                               struct rondo_range *range);
+
     /* Makes host memory of the process (page-aligned; shared with others most often) usable by kernels of the device, at
      * `*address`. It must be given back before it is unmapped. */
     rondoResult_t (*host_map)(struct rondo_device *device, void *host, size_t bytes, void **address);
@@ -183,6 +200,16 @@ struct rondo_device_ops {
     rondoResult_t (*event_wait_host)(struct rondo_device *device, struct rondo_event *event, uint64_t timeout_ns,
                                      bool *done);
 
+    /* ---- the user's graphs: no device, for one may have nodes of several ---- */
+
+    /* Looks at a graph that nobody changes meanwhile. rondoInvalidArgument: it is none, as far as that can be seen. The view
+     * (a zeroed one too) is to be closed. Graphs inside are views of their own. */
+    rondoResult_t (*graph_open)(void *graph, struct rondo_graph_view *view);
+    void (*graph_close)(struct rondo_graph_view *view);
+    /* Gives nodes of a graph, or of graphs inside, other arguments: there, and in an executable that was made from it, for
+     * launches from now on. After an error some may have them, and some not. */
+    rondoResult_t (*graph_change)(void *exec, void *graph, const struct rondo_graph_change *changes, size_t count);
+
     /* ---- the road of a call: these do not block and are called with the device entered ---- */
 
     /* Makes the device current in the calling thread; leave puts back what was. Nest by the token. */
@@ -213,6 +240,9 @@ struct rondo_device_ops {
     /* Enqueues or captures one launch. */
     rondoResult_t (*launch)(struct rondo_device *device, const struct rondo_launch *launch);
 };
+
+/* Memory of rondoMemAlloc that holds the pointer: for mem_range. Whether there is one. */
+bool rondo_user_memory_find(const void *pointer, struct rondo_range *range);
 
 extern const struct rondo_device_ops rondo_device_cuda;
 extern const struct rondo_device_ops rondo_device_host;

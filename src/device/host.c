@@ -193,6 +193,17 @@ static rondoResult_t mem_attach_all(struct rondo_device *device, const struct ro
     return rondoSuccess;
 }
 
+/* Of other memory nothing is known but that the process has it. */
+static rondoResult_t mem_range(struct rondo_device *device, const void *pointer, size_t bytes,
+                               struct rondo_range *range)
+{
+    (void)device;
+    if (!rondo_user_memory_find(pointer, range))
+        *range = (struct rondo_range){
+            .mem = {.address = (void *)(uintptr_t)pointer, .bytes = bytes, .kind = RONDO_MEM_PRIVATE}};
+    return rondoSuccess;
+}
+
 static rondoResult_t host_map(struct rondo_device *device, void *host, size_t bytes, void **address)
 {
     (void)device;
@@ -377,6 +388,7 @@ const struct rondo_device_ops rondo_device_host = {
     .mem_import = mem_import,
     .mem_attach = mem_attach,
     .mem_attach_all = mem_attach_all,
+    .mem_range = mem_range,
     .host_map = host_map,
     .host_unmap = host_unmap,
     .pinned_alloc = pinned_alloc,
@@ -398,6 +410,9 @@ const struct rondo_device_ops rondo_device_host = {
     .event_create = event_create,
     .event_destroy = event_destroy,
     .event_wait_host = event_wait_host,
+    .graph_open = host_graph_open,
+    .graph_close = host_graph_close,
+    .graph_change = host_graph_change,
     .enter = enter,
     .leave = leave,
     .stream_id = stream_id,

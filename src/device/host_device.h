@@ -156,6 +156,10 @@ rondoResult_t host_graph_launches(struct rondo_device *, void *, const void *, c
 rondoResult_t host_capture_follows(struct rondo_device *, const struct rondo_capture *, const void *, bool *);
 rondoResult_t host_graph_own(struct rondo_device *, void *, void (*)(void *), void *);
 
+rondoResult_t host_graph_open(void *, struct rondo_graph_view *);
+void host_graph_close(struct rondo_graph_view *);
+rondoResult_t host_graph_change(void *, void *, const struct rondo_graph_change *, size_t);
+
 /* The thread's current device: host_stream.c */
 int host_current_device(void);
 void host_set_current_device(int device);

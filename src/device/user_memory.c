@@ -16,6 +16,7 @@ struct home {
 
 struct allocation {
     struct rondo_mem memory;
+    uint64_t number; /* no other allocation of the process has or will have it */
     struct home *home;
     struct allocation *next;
 };
@@ -24,6 +25,7 @@ struct allocation {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct home *homes;
 static struct allocation *allocations;
+static uint64_t last_number;
 
 static rondoResult_t find_home(const struct rondo_device_ops *ops, struct home **out)
 {
@@ -83,6 +85,7 @@ static rondoResult_t allocate(const struct rondo_device_ops *ops, size_t bytes, 
     }
     home->count++;
     made->home = home;
+    made->number = ++last_number;
     made->next = allocations;
     allocations = made;
     *out = made->memory.address;
@@ -105,6 +108,19 @@ static rondoResult_t release(const struct rondo_device_ops *ops, const void *add
         return rondoSuccess;
     }
     return rondo_fail(rondoInvalidArgument, "ptr (%p) is not memory of rondoMemAlloc, or was freed before", address);
+}
+
+bool rondo_user_memory_find(const void *pointer, struct rondo_range *range)
+{
+    bool found = false;
+    pthread_mutex_lock(&lock);
+    for (const struct allocation *one = allocations; one && !found; one = one->next) {
+        found = (uintptr_t)pointer - (uintptr_t)one->memory.address < one->memory.bytes;
+        if (found)
+            *range = (struct rondo_range){one->memory, 1ull << 63 | one->number};
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
 }
 
 rondoResult_t rondoMemAlloc(void **ptr, size_t bytes)

@@ -63,3 +63,18 @@ rondoResult_t rondo_check_overlap(const struct rondo_overlap *o)
             o->send_bytes, o->recv, o->recv_bytes);
     return rondoSuccess;
 }
+
+rondoResult_t rondo_check_in_place(unsigned collective, size_t rank, size_t ranks, const void *send, const void *recv,
+                                   size_t bytes)
+{
+    const size_t sends = rondo_send_parts(collective, ranks), recvs = rondo_recv_parts(collective, ranks);
+    const struct rondo_overlap overlap = {
+        .send = send,
+        .recv = recv,
+        .send_bytes = sends * bytes,
+        .recv_bytes = recvs * bytes,
+        .place = (const char *)send + (sends > 1 && recvs == 1 ? rank * bytes : 0),
+        .other = (const char *)recv + (recvs > 1 && sends == 1 ? rank * bytes : 0),
+    };
+    return rondo_check_overlap(&overlap);
+}

@@ -31,4 +31,8 @@ struct rondo_overlap {
 };
 rondoResult_t rondo_check_overlap(const struct rondo_overlap *overlap);
 
+/* rondo_check_overlap of a collective's buffers on this rank, for flows of `bytes`. */
+rondoResult_t rondo_check_in_place(unsigned collective, size_t rank, size_t ranks, const void *send, const void *recv,
+                                   size_t bytes);
+
 #endif

@@ -1,7 +1,9 @@
 /* Ops in which all ranks do the same. */
+#include "common/range.h"
 #include "common/result.h"
 #include "enqueue/check.h"
 #include "enqueue/group.h"
+#include "kernels/types.h"
 
 #include <string.h>
 
@@ -24,22 +26,11 @@ static bool has_root(unsigned collective)
     return collective == RONDO_REDUCE || collective == RONDO_BROADCAST;
 }
 
-/* How many parts of `count` elements the buffers have. */
-static size_t send_parts(const struct rondoComm *comm, unsigned collective)
-{
-    return collective == RONDO_REDUCE_SCATTER || collective == RONDO_ALL_TO_ALL ? (size_t)comm->ranks : 1;
-}
-static size_t recv_parts(const struct rondoComm *comm, unsigned collective)
-{
-    return collective == RONDO_ALL_GATHER || collective == RONDO_ALL_TO_ALL ? (size_t)comm->ranks : 1;
-}
-
 /* Buffers that this rank uses; the others are NULL in the task. */
 static rondoResult_t check_buffers(const struct rondoComm *comm, const struct call *call, struct rondo_task *task)
 {
     const unsigned c = call->collective;
-    const size_t bytes = call->count * rondo_dtype_bytes(task->dtype), me = (size_t)comm->rank;
-    const size_t sends = send_parts(comm, c), recvs = recv_parts(comm, c);
+    const size_t ranks = (size_t)comm->ranks, sends = rondo_send_parts(c, ranks), recvs = rondo_recv_parts(c, ranks);
     if (c != RONDO_BROADCAST || call->root == comm->rank) {
         RONDO_TRY(rondo_check_buffer("sendbuff", call->send, sends, call->count, task->dtype));
         RONDO_TRY(rondo_check_reach(comm, "sendbuff", call->send));
@@ -52,15 +43,8 @@ static rondoResult_t check_buffers(const struct rondoComm *comm, const struct ca
     }
     if (!task->send || !task->recv)
         return rondoSuccess;
-    const struct rondo_overlap overlap = {
-        .send = task->send,
-        .recv = task->recv,
-        .send_bytes = sends * bytes,
-        .recv_bytes = recvs * bytes,
-        .place = (const char *)task->send + (sends > 1 && recvs == 1 ? me * bytes : 0),
-        .other = (const char *)task->recv + (recvs > 1 && sends == 1 ? me * bytes : 0),
-    };
-    return rondo_check_overlap(&overlap);
+    return rondo_check_in_place(c, (size_t)comm->rank, ranks, task->send, task->recv,
+                                call->count * rondo_dtype_bytes(task->dtype));
 }
 
 static rondoResult_t check(struct rondoComm *comm, const struct call *call, struct rondo_task *task)
@@ -80,6 +64,13 @@ static rondoResult_t check(struct rondoComm *comm, const struct call *call, stru
 
 static rondoResult_t enqueue(rondoComm_t comm, const struct call *call)
 {
+    static const char *const names[] = {
+        [RONDO_ALL_REDUCE] = "rondoAllReduce", [RONDO_REDUCE_SCATTER] = "rondoReduceScatter",
+        [RONDO_REDUCE] = "rondoReduce",        [RONDO_ALL_GATHER] = "rondoAllGather",
+        [RONDO_ALL_TO_ALL] = "rondoAllToAll",  [RONDO_BROADCAST] = "rondoBroadcast",
+        [RONDO_BARRIER] = "rondoBarrier",
+    };
+    RONDO_RANGE(names[call->collective], (uint64_t)call->count * rondo_dtype_bytes((unsigned)call->datatype));
     struct rondo_task task;
     rondoResult_t result = rondo_comm_enter(comm);
     if (result != rondoSuccess)
@@ -181,6 +172,7 @@ rondoResult_t rondoReduceScatterv(const void *sendbuff, const size_t sendcounts[
                                   void *recvbuff, size_t recvcount, rondoDataType_t datatype, rondoRedOp_t op,
                                   rondoComm_t comm, struct CUstream_st *stream)
 {
+    RONDO_RANGE("rondoReduceScatterv", (uint64_t)recvcount * rondo_dtype_bytes((unsigned)datatype));
     rondoResult_t result = rondo_comm_enter(comm);
     if (result != rondoSuccess)
         return rondo_group_error(result);

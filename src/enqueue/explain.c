@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "common/result.h"
 #include "enqueue/check.h"
+#include "enqueue/words.h"
 #include "kernels/instances.h"
 #include "kernels/types.h"
 #include "plan/plan.h"
@@ -76,14 +77,14 @@ static size_t make_messages(const struct rondoComm *comm, const struct explained
 static void describe(const struct rondoComm *comm, const struct explained *op, const struct rondo_plan_launch *launch,
                      rondoChoice_t *choice)
 {
-    static const char *const algos[RONDO_ALGO_COUNT] = {[RONDO_ONE_SHOT] = "one-shot", [RONDO_TWO_SHOT] = "two-shot"};
     const struct rondo_work *work = &launch->args.single.work;
     if (launch->kernel == RONDO_KERNEL_BATCH || launch->kernel == RONDO_KERNEL_LARGE)
         work = (const struct rondo_work *)((const char *)&launch->args + launch->args.batch.head.works_at);
-    choice->algorithm = !op->is_task ? "fifo" : op->collective == RONDO_BARRIER ? "tokens" : algos[work->algo];
-    choice->protocol = op->is_task && op->collective != RONDO_BARRIER && work->bulk ? "bulk"
-                       : comm->limits.line_bytes == 16                              ? "line16"
-                                                                                    : "line8";
+    choice->algorithm = !op->is_task                      ? "fifo"
+                        : op->collective == RONDO_BARRIER ? "tokens"
+                                                          : rondo_word_algo(work->algo);
+    choice->protocol =
+        rondo_word_protocol(op->is_task && op->collective != RONDO_BARRIER ? work : NULL, (int)comm->limits.line_bytes);
     choice->kernel = rondo_kernel_name(launch->kernel);
     choice->channels = (int)launch->blocks;
     choice->threads = (int)launch->threads;

@@ -1,8 +1,10 @@
 #include "enqueue/group.h"
 
 #include "comm/bootstrap.h"
+#include "common/range.h"
 #include "common/result.h"
 #include "enqueue/explain.h"
+#include "enqueue/persistent.h"
 #include "graph/launch.h"
 
 #include <pthread.h>
@@ -57,11 +59,19 @@ bool rondo_group_active(void)
 
 rondoResult_t rondo_group_error(rondoResult_t result)
 {
-    if (result != rondoSuccess && group.depth && group.error == rondoSuccess) {
+    if (!group.depth)
+        return rondo_plan_error(result);
+    if (result != rondoSuccess && group.error == rondoSuccess) {
         group.error = result;
         snprintf(group.text, sizeof group.text, "%s", rondo_last_error());
     }
     return result;
+}
+
+/* Launches a comm's ops, now or whenever the plan that the thread makes is launched. */
+static rondoResult_t launch(struct rondoComm *comm, const struct rondo_launch_request *request)
+{
+    return rondo_plan_making() ? rondo_plan_add(comm, request) : rondo_launch_group(comm, request);
 }
 
 /* Room for one more element. */
@@ -90,7 +100,7 @@ rondoResult_t rondo_group_add(struct rondoComm *comm, const struct rondo_task *t
     struct CUstream_st *streams[] = {stream};
     const struct rondo_launch_request request = {.tasks = task, .task_count = 1, .streams = streams, .stream_count = 1};
     if (!group.depth)
-        return rondo_launch_group(comm, &request);
+        return launch(comm, &request);
     return add(&(struct op){.comm = comm, .stream = stream, .what.task = *task});
 }
 
@@ -106,11 +116,13 @@ rondoResult_t rondo_group_add_message(struct rondoComm *comm, const struct rondo
     if (message->peer == comm->rank && message->kind != RONDO_COPY)
         return rondo_fail(rondoInvalidUsage, "a %s rank %d itself needs its other half in the same group",
                           message->kind == RONDO_SEND ? "send to" : "receive from", comm->rank);
-    return rondo_launch_group(comm, &request);
+    return launch(comm, &request);
 }
 
 rondoResult_t rondo_group_add_comm(const struct rondo_comm_request *request, rondoComm_t *comm)
 {
+    if (rondo_plan_making())
+        return rondo_fail(rondoInvalidUsage, "a comm cannot be made while the thread makes a plan");
     if (!group.depth) {
         const rondoResult_t result = rondo_comm_create(request, comm);
         if (result == rondoSuccess && *comm) /* a split may have made nothing */
@@ -303,7 +315,7 @@ static rondoResult_t prepare(size_t first, struct batch *batch, struct room *roo
 static rondoResult_t issue_batch(struct batch *batch)
 {
     RONDO_TRY(rondo_comm_enter(batch->comm));
-    rondoResult_t result = rondo_launch_group(batch->comm, &batch->request);
+    rondoResult_t result = launch(batch->comm, &batch->request);
     rondo_comm_leave(batch->comm);
     return result;
 }
@@ -401,6 +413,7 @@ static rondoResult_t end(bool *outermost)
 
 rondoResult_t rondoGroupEnd(void)
 {
+    RONDO_RANGE("rondoGroupEnd", 0);
     bool outermost;
     RONDO_TRY(end(&outermost));
     if (!outermost)
@@ -414,7 +427,7 @@ rondoResult_t rondoGroupEnd(void)
         result = issued == rondoSuccess ? result : issued;
     }
     clear();
-    return result;
+    return rondo_plan_error(result);
 }
 
 rondoResult_t rondo_group_discard(void)

@@ -10,7 +10,7 @@
 /* Whether the calling thread is inside a group. */
 bool rondo_group_active(void);
 
-/* Notes the first error of a group and gives it back; outside of groups just gives it back. */
+/* Notes the first error of a group, or outside of groups of the plan that is being made, and gives it back. */
 rondoResult_t rondo_group_error(rondoResult_t result);
 
 /* Issues a checked collective, at the group's end or, outside of groups, now. */

@@ -2,6 +2,7 @@
 #include "comm/bootstrap.h"
 #include "comm/config.h"
 #include "common/env.h"
+#include "common/range.h"
 #include "common/result.h"
 #include "device/device.h"
 #include "enqueue/group.h"
@@ -52,11 +53,13 @@ rondoResult_t rondoGetUniqueId(rondoUniqueId *id)
 
 rondoResult_t rondoCommInitRank(rondoComm_t *comm, int nranks, rondoUniqueId id, int rank)
 {
+    RONDO_RANGE("rondoCommInitRank", 0);
     return rondo_group_error(init_rank(comm, nranks, &id, rank, NULL));
 }
 
 rondoResult_t rondoCommInitRankConfig(rondoComm_t *comm, int nranks, rondoUniqueId id, int rank, rondoConfig_t *config)
 {
+    RONDO_RANGE("rondoCommInitRankConfig", 0);
     return rondo_group_error(init_rank(comm, nranks, &id, rank, config));
 }
 
@@ -96,6 +99,7 @@ static rondoResult_t init_all(rondoComm_t *comms, int ndev, const int *devlist)
 
 rondoResult_t rondoCommInitAll(rondoComm_t *comms, int ndev, const int *devlist)
 {
+    RONDO_RANGE("rondoCommInitAll", 0);
     if (!comms || ndev < 1)
         return rondo_group_error(
             rondo_fail(rondoInvalidArgument, comms ? "ndev is %d, must be at least 1" : "comms is NULL", ndev));

@@ -1,7 +1,9 @@
 /* Sends and receives, and the ops that are made of them. */
+#include "common/range.h"
 #include "common/result.h"
 #include "enqueue/check.h"
 #include "enqueue/group.h"
+#include "kernels/types.h"
 
 /* One message of a call. */
 struct part {
@@ -52,6 +54,7 @@ static rondoResult_t one(rondoComm_t comm, const struct part *part, int datatype
 rondoResult_t rondoSend(const void *sendbuff, size_t count, rondoDataType_t datatype, int peer, rondoComm_t comm,
                         struct CUstream_st *stream)
 {
+    RONDO_RANGE("rondoSend", (uint64_t)count * rondo_dtype_bytes((unsigned)datatype));
     const struct part part = {RONDO_SEND, (void *)(uintptr_t)sendbuff, NULL, count, peer};
     return one(comm, &part, datatype, stream);
 }
@@ -59,6 +62,7 @@ rondoResult_t rondoSend(const void *sendbuff, size_t count, rondoDataType_t data
 rondoResult_t rondoRecv(void *recvbuff, size_t count, rondoDataType_t datatype, int peer, rondoComm_t comm,
                         struct CUstream_st *stream)
 {
+    RONDO_RANGE("rondoRecv", (uint64_t)count * rondo_dtype_bytes((unsigned)datatype));
     const struct part part = {RONDO_RECV, recvbuff, NULL, count, peer};
     return one(comm, &part, datatype, stream);
 }
@@ -183,6 +187,7 @@ static rondoResult_t begin(rondoComm_t comm, int datatype, struct pattern *patte
 rondoResult_t rondoGather(const void *sendbuff, void *recvbuff, size_t count, rondoDataType_t datatype, int root,
                           rondoComm_t comm, struct CUstream_st *stream)
 {
+    RONDO_RANGE("rondoGather", (uint64_t)count * rondo_dtype_bytes((unsigned)datatype));
     struct pattern pattern = {.send = sendbuff, .recv = recvbuff, .send_count = count, .recv_parts = true};
     rondoResult_t result = begin(comm, datatype, &pattern);
     if (result != rondoSuccess)
@@ -200,6 +205,7 @@ rondoResult_t rondoGather(const void *sendbuff, void *recvbuff, size_t count, ro
 rondoResult_t rondoScatter(const void *sendbuff, void *recvbuff, size_t count, rondoDataType_t datatype, int root,
                            rondoComm_t comm, struct CUstream_st *stream)
 {
+    RONDO_RANGE("rondoScatter", (uint64_t)count * rondo_dtype_bytes((unsigned)datatype));
     struct pattern pattern = {.send = sendbuff, .recv = recvbuff, .recv_count = count, .send_parts = true};
     rondoResult_t result = begin(comm, datatype, &pattern);
     if (result != rondoSuccess)
@@ -218,6 +224,7 @@ rondoResult_t rondoAllToAllv(const void *sendbuff, const size_t sendcounts[], co
                              const size_t recvcounts[], const size_t rdispls[], rondoDataType_t datatype,
                              rondoComm_t comm, struct CUstream_st *stream)
 {
+    RONDO_RANGE("rondoAllToAllv", 0);
     struct pattern pattern = {.send = sendbuff,
                               .recv = recvbuff,
                               .send_counts = sendcounts,
@@ -241,6 +248,7 @@ rondoResult_t rondoAllGatherv(const void *sendbuff, size_t sendcount, void *recv
                               const size_t displs[], rondoDataType_t datatype, rondoComm_t comm,
                               struct CUstream_st *stream)
 {
+    RONDO_RANGE("rondoAllGatherv", (uint64_t)sendcount * rondo_dtype_bytes((unsigned)datatype));
     struct pattern pattern = {.send = sendbuff,
                               .recv = recvbuff,
                               .send_count = sendcount,

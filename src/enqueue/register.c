@@ -14,7 +14,7 @@ rondoResult_t rondoCommRegister(rondoComm_t comm, void *buff, size_t size, void 
     if (size > UINTPTR_MAX - (uintptr_t)buff)
         return rondo_fail(rondoInvalidArgument, "size %zu: buff (%p) would end beyond the address space", size, buff);
     RONDO_TRY(rondo_comm_enter_parent(comm, false));
-    rondoResult_t result = rondo_registry_add(&comm->registry, buff, size, handle);
+    rondoResult_t result = rondo_registry_add(&comm->registry, comm->exporter, buff, size, handle);
     rondo_comm_leave(comm);
     return result;
 }

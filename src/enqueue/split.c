@@ -2,6 +2,7 @@
 #include "comm/split.h"
 #include "comm/comm.h"
 #include "comm/config.h"
+#include "common/range.h"
 #include "common/result.h"
 #include "enqueue/group.h"
 
@@ -60,12 +61,14 @@ static rondoResult_t shrink(const struct rondo_split_request *of, const int *lis
 
 rondoResult_t rondoCommSplit(rondoComm_t comm, int color, int key, rondoComm_t *newcomm, rondoConfig_t *config)
 {
+    RONDO_RANGE("rondoCommSplit", 0);
     return rondo_group_error(split(comm, color, key, newcomm, config));
 }
 
 rondoResult_t rondoCommShrink(rondoComm_t comm, int *excludeRanksList, int excludeRanksCount, rondoComm_t *newcomm,
                               rondoConfig_t *config, int shrinkFlags)
 {
+    RONDO_RANGE("rondoCommShrink", 0);
     const struct rondo_split_request request = {
         .parent = comm, .kind = shrinkFlags == RONDO_SHRINK_ABORT ? RONDO_SHRINK_ABORTING : RONDO_SHRINK};
     if (!newcomm)

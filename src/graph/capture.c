@@ -1,5 +1,6 @@
 #include "graph/capture.h"
 
+#include "comm/exports.h"
 #include "common/result.h"
 
 static struct rondo_capture_record *find(struct rondoComm *comm, uint64_t id)
@@ -100,6 +101,19 @@ rondoResult_t rondo_capture_begin(struct rondoComm *comm, struct CUstream_st *st
         RONDO_TRY(comm->ops->capture_depend(comm->device, stream, record->last_node));
     *out = record;
     return rondoSuccess;
+}
+
+struct rondo_exports_hold *rondo_capture_hold(struct rondoComm *comm, struct rondo_capture_record *record)
+{
+    if (record->hold || !comm->exporter)
+        return record->hold;
+    struct rondo_exports_hold *hold = rondo_exports_hold_create(comm->exporter);
+    if (hold && comm->ops->graph_own(comm->device, record->graph, rondo_exports_hold_drop, hold) != rondoSuccess) {
+        rondo_exports_hold_drop(hold);
+        return NULL;
+    }
+    record->hold = hold;
+    return hold;
 }
 
 rondoResult_t rondo_capture_end(struct rondoComm *comm, struct CUstream_st *stream, const struct rondo_kernel *kernel,

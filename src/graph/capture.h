@@ -13,6 +13,9 @@
 rondoResult_t rondo_capture_begin(struct rondoComm *comm, struct CUstream_st *stream,
                                   const struct rondo_capture *capture, struct rondo_capture_record **record);
 
+/* The graph's hold on memory of its ops that is exported; NULL: there is none to be had, or the comm exports nothing. */
+struct rondo_exports_hold *rondo_capture_hold(struct rondoComm *comm, struct rondo_capture_record *record);
+
 /* Which lane captures run on from now on, RONDO_GRAPH_LANE_DEAL: one after another. The comm was entered. */
 rondoResult_t rondo_capture_set_lane(struct rondoComm *comm, int lane);
 

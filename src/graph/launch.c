@@ -4,6 +4,10 @@
 #include "comm/watch.h"
 #include "common/result.h"
 #include "graph/capture.h"
+#include "graph/prepared.h"
+#include "kernels/types.h"
+
+#include <string.h>
 
 /* Makes `stream` wait for what `other` holds. */
 static rondoResult_t follow(struct rondoComm *comm, struct CUstream_st *stream, struct CUstream_st *other)
@@ -18,9 +22,36 @@ struct launched {
     const struct rondo_kernel *last;
 };
 
-static rondoResult_t launch_plan(struct rondoComm *comm, const struct rondo_lane *lane,
+void rondo_launch_on_lane(const struct rondoComm *comm, unsigned lane, struct rondo_plan_launch *plan)
+{
+    plan->args.lane = comm->lanes[lane].args;
+    if (plan->direct)
+        plan->args.single.exports = (struct rondo_export_args){.send = RONDO_EXPORT_NONE, .recv = RONDO_EXPORT_NONE};
+    if (plan->messages)
+        plan->args.batch.head.fifos = comm->lanes[lane].fifos;
+}
+
+/* Which exported memory a direct work's buffers lie in: the graph's, or what is registered. */
+static void place(struct rondoComm *comm, struct rondo_exports_hold *hold, struct rondo_plan_launch *plan)
+{
+    const struct rondo_work *work = &plan->args.single.work;
+    const uint64_t send = work->bytes * rondo_send_parts(work->collective, (unsigned)comm->ranks),
+                   recv = work->bytes * rondo_recv_parts(work->collective, (unsigned)comm->ranks);
+    struct rondo_export_args *exports = &plan->args.single.exports;
+    if (work->send && hold)
+        rondo_exports_place(hold, work->send, send, &exports->send, &exports->send_at);
+    else if (work->send)
+        rondo_registry_place(&comm->registry, work->send, send, &exports->send, &exports->send_at);
+    if (work->recv && hold)
+        rondo_exports_place(hold, work->recv, recv, &exports->recv, &exports->recv_at);
+    else if (work->recv)
+        rondo_registry_place(&comm->registry, work->recv, recv, &exports->recv, &exports->recv_at);
+}
+
+static rondoResult_t launch_plan(struct rondoComm *comm, struct rondo_capture_record *record,
                                  const struct rondo_launch_request *request, struct launched *launched)
 {
+    const unsigned lane = record ? record->lane : RONDO_LANE_EAGER;
     struct rondo_plan_launch plan;
     struct rondo_group_plan group = {
         .limits = &comm->limits,
@@ -32,9 +63,9 @@ static rondoResult_t launch_plan(struct rondoComm *comm, const struct rondo_lane
     rondo_plan_begin(&group);
     while (!rondo_plan_done(&group)) {
         rondo_plan_next(&group, &plan);
-        plan.args.lane = lane->args;
-        if (plan.messages)
-            plan.args.batch.head.fifos = lane->fifos;
+        rondo_launch_on_lane(comm, lane, &plan);
+        if (plan.direct)
+            place(comm, record ? rondo_capture_hold(comm, record) : NULL, &plan);
         const struct rondo_launch launch = {
             .kernel = comm->kernels[plan.kernel],
             .blocks = plan.blocks,
@@ -50,25 +81,38 @@ static rondoResult_t launch_plan(struct rondoComm *comm, const struct rondo_lane
     return rondoSuccess;
 }
 
-/* All launches of a group must come about: the peers count on each. */
+/* The stream with this id comes after the comm's last eager launch. */
+static rondoResult_t eager_begin(struct rondoComm *comm, struct CUstream_st *stream, uint64_t id)
+{
+    if (comm->eager_stream && comm->eager_stream != id)
+        return comm->ops->event_wait(comm->device, comm->eager_end, stream);
+    return rondoSuccess;
+}
+
+/* All launches of a group or a plan must come about: the peers count on each. */
+static rondoResult_t eager_end(struct rondoComm *comm, struct CUstream_st *stream, uint64_t id, unsigned launched,
+                               rondoResult_t result)
+{
+    if (result == rondoSuccess)
+        result = comm->ops->event_record(comm->device, comm->eager_end, stream);
+    comm->eager_stream = id;
+    if (result != rondoSuccess && launched) {
+        rondo_comm_failed(comm, result, "rank %d could launch only a part of a group: %s", comm->rank,
+                          rondo_last_error());
+        rondo_watch_tell(comm->watch, RONDO_WATCH_ABORTED, comm->failure_text);
+    }
+    return result;
+}
+
 static rondoResult_t launch_eager(struct rondoComm *comm, const struct rondo_launch_request *request)
 {
     struct CUstream_st *stream = request->streams[0];
     struct launched launched = {0};
     uint64_t id;
     RONDO_TRY(comm->ops->stream_id(comm->device, stream, &id));
-    if (comm->eager_stream && comm->eager_stream != id)
-        RONDO_TRY(comm->ops->event_wait(comm->device, comm->eager_end, stream));
-    rondoResult_t result = launch_plan(comm, &comm->lanes[RONDO_LANE_EAGER], request, &launched);
-    if (result == rondoSuccess)
-        result = comm->ops->event_record(comm->device, comm->eager_end, stream);
-    comm->eager_stream = id;
-    if (result != rondoSuccess && launched.count) {
-        rondo_comm_failed(comm, result, "rank %d could launch only a part of a group: %s", comm->rank,
-                          rondo_last_error());
-        rondo_watch_tell(comm->watch, RONDO_WATCH_ABORTED, comm->failure_text);
-    }
-    return result;
+    RONDO_TRY(eager_begin(comm, stream, id));
+    rondoResult_t result = launch_plan(comm, NULL, request, &launched);
+    return eager_end(comm, stream, id, launched.count, result);
 }
 
 static rondoResult_t launch_captured(struct rondoComm *comm, const struct rondo_launch_request *request)
@@ -79,7 +123,7 @@ static rondoResult_t launch_captured(struct rondoComm *comm, const struct rondo_
     struct launched launched = {0};
     RONDO_TRY(comm->ops->stream_capture(comm->device, stream, &capture)); /* again: joining has changed its tails */
     RONDO_TRY(rondo_capture_begin(comm, stream, &capture, &record));
-    RONDO_TRY(launch_plan(comm, &comm->lanes[record->lane], request, &launched));
+    RONDO_TRY(launch_plan(comm, record, request, &launched));
     RONDO_TRY(rondo_capture_end(comm, stream, launched.last, record));
     for (size_t i = 1; i < request->stream_count; i++)
         RONDO_TRY(rondo_capture_continue(comm, request->streams[i], record));
@@ -124,5 +168,55 @@ rondoResult_t rondo_launch_group(struct rondoComm *comm, const struct rondo_laun
     rondoResult_t result = launch_locked(comm, request);
     pthread_mutex_unlock(&comm->lock);
     comm->ops->leave(comm->device, token);
+    return result;
+}
+
+/* ---- what was planned before ---- */
+
+static rondoResult_t prepared_eager(const struct rondo_prepared *prepared, struct CUstream_st *stream, uint64_t id)
+{
+    struct rondoComm *comm = prepared->comm;
+    rondoResult_t result = rondoSuccess;
+    unsigned launched = 0;
+    RONDO_TRY(eager_begin(comm, stream, id));
+    while (launched < prepared->count && result == rondoSuccess) {
+        struct rondo_launch launch = prepared->launches[launched].eager;
+        launch.stream = stream;
+        result = comm->ops->launch(comm->device, &launch);
+        launched += result == rondoSuccess;
+    }
+    return eager_end(comm, stream, id, launched, result);
+}
+
+static rondoResult_t prepared_captured(const struct rondo_prepared *prepared, struct CUstream_st *stream)
+{
+    struct rondoComm *comm = prepared->comm;
+    struct rondo_capture_record *record;
+    struct rondo_capture capture;
+    struct rondo_plan_launch plan;
+    const struct rondo_kernel *last = NULL;
+    RONDO_TRY(comm->ops->stream_capture(comm->device, stream, &capture));
+    RONDO_TRY(rondo_capture_begin(comm, stream, &capture, &record));
+    for (size_t i = 0; i < prepared->count; i++) {
+        struct rondo_launch launch = prepared->launches[i].eager;
+        memcpy(&plan.args, launch.args, launch.args_bytes);
+        plan.messages = prepared->launches[i].messages;
+        plan.direct = prepared->launches[i].direct;
+        rondo_launch_on_lane(comm, record->lane, &plan);
+        if (plan.direct)
+            place(comm, rondo_capture_hold(comm, record), &plan);
+        launch.args = &plan.args;
+        launch.stream = stream;
+        RONDO_TRY(comm->ops->launch(comm->device, &launch));
+        last = launch.kernel;
+    }
+    return rondo_capture_end(comm, stream, last, record);
+}
+
+rondoResult_t rondo_launch_prepared(const struct rondo_prepared *prepared, struct CUstream_st *stream, uint64_t id)
+{
+    pthread_mutex_lock(&prepared->comm->lock);
+    rondoResult_t result = id ? prepared_eager(prepared, stream, id) : prepared_captured(prepared, stream);
+    pthread_mutex_unlock(&prepared->comm->lock);
     return result;
 }

@@ -22,4 +22,13 @@ struct rondo_launch_request {
 /* The comm was entered. rondoInvalidUsage: some streams capture and others do not, or not in the same capture. */
 rondoResult_t rondo_launch_group(struct rondoComm *comm, const struct rondo_launch_request *request);
 
+/* Fills in the part of a launch's arguments that the plan leaves out. */
+void rondo_launch_on_lane(const struct rondoComm *comm, unsigned lane, struct rondo_plan_launch *plan);
+
+struct rondo_prepared;
+
+/* Runs what was prepared: eagerly on the stream with this id, or with id 0 into the stream's capture. The comm was entered, and its
+ * device too. */
+rondoResult_t rondo_launch_prepared(const struct rondo_prepared *prepared, struct CUstream_st *stream, uint64_t id);
+
 #endif

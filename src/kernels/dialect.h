@@ -135,6 +135,12 @@ RONDO_FN uint32_t rondo_word_load(const uint32_t *from)
     asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(from) : "memory");
     return v;
 }
+RONDO_FN uint64_t rondo_wide_load(const uint64_t *from)
+{
+    uint64_t v;
+    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(from) : "memory");
+    return v;
+}
 RONDO_FN void rondo_word_store(uint32_t *to, uint32_t v)
 {
     asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
@@ -280,6 +286,10 @@ RONDO_FN void rondo_byte_store(uint8_t *to, uint32_t v)
     __atomic_store_n(to, (uint8_t)v, __ATOMIC_RELEASE);
 }
 RONDO_FN uint32_t rondo_word_load(const uint32_t *from)
+{
+    return __atomic_load_n(from, __ATOMIC_ACQUIRE);
+}
+RONDO_FN uint64_t rondo_wide_load(const uint64_t *from)
 {
     return __atomic_load_n(from, __ATOMIC_ACQUIRE);
 }

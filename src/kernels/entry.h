@@ -3,6 +3,7 @@
 #define RONDO_KERNELS_ENTRY_H
 
 #include "kernels/bulk.h"
+#include "kernels/direct.h"
 #include "kernels/exchange.h"
 #include "kernels/fifo.h"
 #include "kernels/launch.h"
@@ -50,13 +51,11 @@ RONDO_FN void rondo_first_step_take(struct rondo_run *run)
     rondo_barrier();
 }
 
-enum rondo_bulkness { RONDO_BULK_NEVER, RONDO_BULK_ALWAYS, RONDO_BULK_ASK /* the work */ };
-
 /* What a launch's code is made for. `any`: nothing is a constant but how; the phases are out of line, and each work says what it is. */
 struct rondo_form {
     struct rondo_how how;
     bool any;
-    enum rondo_bulkness bulk;
+    bool direct; /* the work may be direct */
     enum rondo_collective collective;
     enum rondo_algo algo;
     enum rondo_dtype dtype;
@@ -69,7 +68,7 @@ RONDO_FN struct rondo_form rondo_form_of(struct rondo_how how, const struct rond
 {
     const struct rondo_form form = {how,
                                     false,
-                                    RONDO_BULK_ASK,
+                                    false,
                                     (enum rondo_collective)work->collective,
                                     (enum rondo_algo)work->algo,
                                     (enum rondo_dtype)work->dtype,
@@ -301,7 +300,12 @@ RONDO_FN void rondo_single_steps(struct rondo_form form, const struct rondo_sing
     const struct rondo_part part = {work, {0, 0}, work->steps, work->steps == 1 && rooted && rondo_block() == 0};
     struct rondo_run run = rondo_launch_begin(&args->lane, work);
     rondo_launch_mark(&args->lane);
-    if (form.bulk == RONDO_BULK_ALWAYS || (form.bulk == RONDO_BULK_ASK && work->bulk))
+    const bool done =
+        form.direct && work->direct &&
+        rondo_direct_run(form.how, form.collective, form.dtype, form.op, form.element, &args->exports, &run);
+    if (done)
+        ;
+    else if (work->bulk)
         rondo_bulk_run(form, work, &run);
     else
         rondo_part_run(form, &part, &run);
@@ -319,18 +323,12 @@ RONDO_FN void rondo_single_lean(enum rondo_collective collective, enum rondo_dty
         rondo_lean_all(collective, dtype, op, element, ranks, args);
 }
 
-/* The same for a constant number of ranks, and either protocol. */
+/* The same for a constant number of ranks. */
 RONDO_FN void rondo_single_of(struct rondo_form form, unsigned ranks, unsigned chunk,
                               const struct rondo_single_args *args)
 {
     form.how.ranks = ranks;
     form.how.chunk = chunk;
-    form.bulk = RONDO_BULK_NEVER;
-    if (!args->work.bulk) {
-        rondo_single_steps(form, args);
-        return;
-    }
-    form.bulk = RONDO_BULK_ALWAYS;
     rondo_single_steps(form, args);
 }
 
@@ -339,7 +337,8 @@ RONDO_FN void rondo_single_as(enum rondo_collective collective, enum rondo_algo 
 {
     const unsigned ranks = args->lane.ranks;
     const unsigned element = rondo_dtype_bytes(rondo_reduces(collective) ? dtype : args->work.dtype);
-    const struct rondo_form form = {{0, 1, false}, false, RONDO_BULK_ASK, collective, algo, dtype, op, element};
+    const bool direct = !rondo_owns_shards(collective) || algo == RONDO_TWO_SHOT;
+    const struct rondo_form form = {{0, 1, false}, false, direct, collective, algo, dtype, op, element};
     const bool lean = algo == RONDO_ONE_SHOT && !args->work.bulk && args->work.steps == 1 &&
                       args->work.step_lines == args->work.channels * rondo_threads();
     if (lean && ranks == 2)
@@ -407,7 +406,7 @@ RONDO_FN void rondo_transfers_body(const struct rondo_batch_head *head)
 /* Nothing is known of its works when it is compiled. */
 RONDO_FN struct rondo_form rondo_form_any(void)
 {
-    const struct rondo_form form = {.how = {0, 1, true}, .any = true, .bulk = RONDO_BULK_ASK};
+    const struct rondo_form form = {.how = {0, 1, true}, .any = true};
     return form;
 }
 

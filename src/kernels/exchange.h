@@ -40,6 +40,11 @@ RONDO_FN bool rondo_reduces(unsigned collective)
 {
     return collective <= RONDO_REDUCE;
 }
+/* What is one message for all: two-shot works cut it into a shard for each rank. */
+RONDO_FN bool rondo_owns_shards(unsigned collective)
+{
+    return collective == RONDO_ALL_REDUCE || collective == RONDO_REDUCE || collective == RONDO_BROADCAST;
+}
 /* The send buffer holds a part for each rank, one after another; else one message for all. */
 RONDO_FN bool rondo_sends_parts(unsigned collective)
 {

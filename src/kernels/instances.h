@@ -9,6 +9,8 @@
 #include "kernels/types.h"
 #include "kernels/work.h"
 
+#include <stddef.h>
+
 /* X(name, COLLECTIVE, ALGO, DTYPE, tuned): kernels of one work. `tuned`: works of many lines have code of their own for common
  * numbers of ranks. */
 #define RONDO_SINGLES_OF(X, DTYPE, tuned)                             \
@@ -68,6 +70,9 @@ unsigned rondo_kernel_group(unsigned collective, unsigned algo, unsigned dtype);
 
 /* The kernel's name, as profilers show it. */
 const char *rondo_kernel_name(unsigned number);
+
+/* Bytes of its arguments. */
+size_t rondo_kernel_args_bytes(unsigned number);
 
 /* The part of the list that it is in: RONDO_UNIT of the compilation that it comes from. */
 unsigned rondo_kernel_unit(unsigned number);

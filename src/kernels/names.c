@@ -72,3 +72,19 @@ unsigned rondo_kernel_unit(unsigned number)
 {
     return number < RONDO_KERNEL_COUNT ? kernels[number].unit : 0;
 }
+
+size_t rondo_kernel_args_bytes(unsigned number)
+{
+    switch (number) {
+    case RONDO_KERNEL_BARRIER:
+        return sizeof(struct rondo_single_args);
+    case RONDO_KERNEL_TRANSFERS:
+        return sizeof(struct rondo_small_args);
+    case RONDO_KERNEL_LARGE:
+        return sizeof(struct rondo_large_args);
+    case RONDO_KERNEL_SELFTEST:
+        return sizeof(struct rondo_selftest_args);
+    default:
+        return number < RONDO_KERNEL_GROUPS ? sizeof(struct rondo_single_args) : sizeof(struct rondo_batch_args);
+    }
+}

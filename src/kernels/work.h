@@ -72,6 +72,22 @@ struct rondo_report {
 
 struct rondo_posts; /* kernels/post.h */
 
+/* Memory of users that all ranks of a comm have mapped is known by numbers, to which the host has the addresses; in device memory.
+ * Behind it: where each rank's memory is for this one, a word of 64 bits for each number of each rank. */
+enum { RONDO_EXPORTS_MAX = 512, RONDO_EXPORT_NONE = 0x7fff };
+
+struct rondo_exports {
+    uint32_t usable[RONDO_EXPORTS_MAX]; /* this rank's memory of that number can be reached by all peers */
+    uint32_t ran;                       /* direct works that block 0 has run, for the log and for tests */
+    uint32_t unused;                    /* what follows is a word of 64 bits */
+};
+
+/* A work's buffers, as places in such memory; RONDO_EXPORT_NONE: in none. */
+struct rondo_export_args {
+    uint64_t send_at, recv_at; /* below 2^48 */
+    uint16_t send, recv;
+};
+
 /* What is the same for all launches of a comm on one lane. A mailbox for the lines from one rank to another lies where the path
  * between them has it: with the receiver (who then has one for all senders), with the sender, or with each of them, and a
  * progress thread copies from one to the other. */
@@ -81,12 +97,13 @@ struct rondo_lane_args {
     struct rondo_posts
         *posts;         /* own, device memory; NULL: nothing that this rank sends is copied by a progress thread */
     char *const *boxes; /* `to` of all ranks, then `from` of all, in device memory */
-    char *to[RONDO_ARG_PEERS];   /* mailbox that this rank fills for a rank, for the first ranks */
-    char *from[RONDO_ARG_PEERS]; /* mailbox that a rank fills for this one */
-    uint64_t timeout_ns;         /* longest wait for a peer; 0: for ever */
-    uint64_t bulk_at;            /* bytes from a mailbox's beginning to its bulk halves */
-    uint32_t half_lines;         /* lines of one half of the mailbox */
-    uint32_t bulk_lines;         /* and of one bulk half */
+    struct rondo_exports *exports; /* own, device memory */
+    char *to[RONDO_ARG_PEERS];     /* mailbox that this rank fills for a rank, for the first ranks */
+    char *from[RONDO_ARG_PEERS];   /* mailbox that a rank fills for this one */
+    uint64_t timeout_ns;           /* longest wait for a peer; 0: for ever */
+    uint64_t bulk_at;              /* bytes from a mailbox's beginning to its bulk halves */
+    uint32_t half_lines;           /* lines of one half of the mailbox */
+    uint32_t bulk_lines;           /* and of one bulk half */
     uint16_t rank, ranks;
 };
 
@@ -117,6 +134,7 @@ struct rondo_work {
     uint8_t scaling;     /* enum rondo_scaling */
     uint8_t aligned : 1; /* everything that the work loads and stores allows whole lines. May differ between ranks */
     uint8_t bulk : 1;    /* by the bulk protocol; the launch is the work's alone */
+    uint8_t direct : 1;  /* by the direct one where that can be; the launch has a kernel of its own */
 };
 
 enum rondo_scaling {
@@ -150,6 +168,7 @@ struct rondo_end {
 struct rondo_single_args {
     struct rondo_lane_args lane;
     struct rondo_work work;
+    struct rondo_export_args exports; /* of a direct work */
 };
 
 /* Works first … last of a launch: a channel's. */
@@ -215,7 +234,7 @@ struct rondo_selftest_args {
 #endif
 
 /* Rows of tokens, see enum rondo_token_kind. */
-enum { RONDO_TOKEN_ROWS = 10 };
+enum { RONDO_TOKEN_ROWS = 14 };
 
 /* A lane's part of the mailbox, in bytes from its beginning: two halves of lines and an escape byte for each line; token
  * lines, RONDO_TOKEN_ROWS for each sender of a line for each of a launch's blocks; FIFOs and an escape byte for each of their lines; credits; two bulk

@@ -15,6 +15,16 @@ static uint64_t divide_up(uint64_t a, uint64_t b)
     return (a + b - 1) / b;
 }
 
+size_t rondo_send_parts(unsigned collective, size_t ranks)
+{
+    return collective == RONDO_REDUCE_SCATTER || collective == RONDO_ALL_TO_ALL ? ranks : 1;
+}
+
+size_t rondo_recv_parts(unsigned collective, size_t ranks)
+{
+    return collective == RONDO_ALL_GATHER || collective == RONDO_ALL_TO_ALL ? ranks : 1;
+}
+
 static uint64_t task_bytes(const struct rondo_task *task)
 {
     return (uint64_t)task->count * rondo_dtype_bytes(task->dtype);
@@ -68,6 +78,8 @@ static struct rondo_shape plan_steps(const struct rondo_limits *limits, const st
     work_start(limits, task, algo, work);
     struct rondo_shape shape = rondo_choose_shape(limits, work->span);
     const uint64_t slots = slots_of(limits, algo);
+    work->direct = limits->ranks > 1 && work->bytes >= limits->direct_from[task->collective] &&
+                   (algo == RONDO_TWO_SHOT || !rondo_has_shards(task->collective));
     work->bulk = limits->ranks > 1 && work->bytes >= limits->bulk_from[task->collective];
     const uint32_t half = work->bulk ? limits->bulk_lines : limits->half_lines;
     const uint64_t room = slots ? half / slots : half;
@@ -284,6 +296,7 @@ static bool plan_single(const struct rondo_limits *limits, const struct rondo_ta
         launch->steps = 1;
         launch->works = 1;
         launch->messages = 0;
+        launch->direct = false;
         launch->args_bytes = sizeof launch->args.single;
         return true;
     }
@@ -298,6 +311,7 @@ static bool plan_single(const struct rondo_limits *limits, const struct rondo_ta
     launch->steps = work->steps;
     launch->works = 1;
     launch->messages = 0;
+    launch->direct = work->direct;
     launch->args_bytes = sizeof launch->args.single;
     return true;
 }
@@ -335,6 +349,7 @@ static void plan_batch(struct rondo_group_plan *plan, size_t count, bool message
     unsigned message_threads = 0, ends = 0;
     bool bulk = false;
     memset((char *)head + sizeof head->lane, 0, sizeof *head - sizeof head->lane);
+    launch->direct = false;
     launch->threads = 1;
     launch->steps = 0;
     launch->works = (unsigned)count;

@@ -24,6 +24,10 @@ struct rondo_task {
     uint64_t scalar;
 };
 
+/* How many parts of a flow's size the buffers of a collective have. */
+size_t rondo_send_parts(unsigned collective, size_t ranks);
+size_t rondo_recv_parts(unsigned collective, size_t ranks);
+
 /* A checked send or receive, or a message to oneself. Ranks may have different ones. */
 struct rondo_message {
     void *buffer;     /* a send's is only read */
@@ -53,6 +57,7 @@ struct rondo_plan_launch {
     uint32_t steps;    /* by which the lane's epoch advances */
     unsigned works;    /* tasks of the group that the launch covers */
     unsigned messages; /* and messages */
+    bool direct;       /* `exports` of args.single are to be filled in */
     size_t args_bytes; /* that are in use */
     union {
         struct rondo_lane_args lane; /* which all of them begin with */

@@ -1,0 +1,15 @@
+/* The words by which users are told what a launch consists of. All are constants. */
+#ifndef RONDO_ENQUEUE_WORDS_H
+#define RONDO_ENQUEUE_WORDS_H
+
+#include "kernels/work.h"
+
+const char *rondo_word_collective(unsigned collective);
+const char *rondo_word_transfer(unsigned kind);
+const char *rondo_word_type(unsigned dtype);
+const char *rondo_word_redop(unsigned redop);
+const char *rondo_word_algo(unsigned algo);
+/* Of a work; NULL: of messages or a barrier. */
+const char *rondo_word_protocol(const struct rondo_work *work, int line_bytes);
+
+#endif
