@@ -65,6 +65,11 @@ static int overlap(struct rig *rig)
         error = await_error(rig, 5000);
         RIG_CHECK(error == rondoInvalidUsage, "error %d", error);
         RIG_CHECK(strstr(rondoGetLastError(NULL), "at the same time on the graph lane of rank 0"), "another text");
+        for (int i = 0; i < 2; i++) { /* both are named */
+            char name[80];
+            snprintf(name, sizeof name, "graph %d (all-reduce of %zu bytes)", i + 1, 4 * count[i]);
+            RIG_CHECK(strstr(rondoGetLastError(NULL), name), "no \"%s\"", name);
+        }
         rig->machine->stream_sync(one.stream);
         rig->machine->stream_sync(two.stream);
         RIG_CHECK(since_ms(start) < 5000, "%f ms", since_ms(start));

@@ -6,6 +6,7 @@
 
 #include "comm/config.h"
 #include "comm/inbox.h"
+#include "comm/labels.h"
 #include "comm/lane.h"
 #include "comm/limits.h"
 #include "comm/redops.h"
@@ -38,6 +39,7 @@ enum {
 struct rondo_capture_record {
     uint64_t id;           /* 0: unused */
     unsigned lane;         /* that its launches run on */
+    uint16_t number;       /* in labels */
     void *graph;           /* that it makes or adds to. May be gone */
     const void *last_node; /* the comm's last launch in it, NULL: none. May be gone with the graph */
     const struct rondo_kernel *last_kernel;
@@ -79,6 +81,7 @@ struct rondoComm {
 
     /* ---- these have locks of their own ---- */
     struct rondo_redops redops;
+    struct rondo_labels labels;     /* of captures */
     struct rondo_registry registry; /* the user's buffers */
     struct rondo_inbox inbox;       /* what peers' splits and shrinks of this comm say */
 

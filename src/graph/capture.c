@@ -82,7 +82,10 @@ static rondoResult_t make_record(struct rondoComm *comm, const struct rondo_capt
         RONDO_TRY(own(comm, capture->graph));
         record = &comm->captures[comm->next_capture];
         comm->next_capture = (comm->next_capture + 1) % RONDO_CAPTURES;
-        *record = (struct rondo_capture_record){.id = capture->id, .lane = choose_lane(comm), .graph = capture->graph};
+        *record = (struct rondo_capture_record){.id = capture->id,
+                                                .lane = choose_lane(comm),
+                                                .number = rondo_labels_add(&comm->labels),
+                                                .graph = capture->graph};
     }
     *out = record;
     return rondoSuccess;
