@@ -205,7 +205,7 @@ static int every_op(struct rig *rig)
     SAYS(d.text, "recv 84 bytes from rank %d, fifo, line", before);
 
     SAYS(d.json,
-         "\"comm\": \"a \\\"named\\\" one\", \"rank\": %d, \"ranks\": %d, \"ended\": false, \"lane\": 1, \"ops\": [",
+         "\"comm\": \"a \\\"named\\\" one\", \"rank\": %d, \"ranks\": %d, \"ended\": false, \"lane\": 0, \"ops\": [",
          me, n);
     SAYS(d.json,
          "{\"op\": \"all_reduce\", \"type\": \"float32\", \"count\": %d, \"redop\": \"sum\", \"scaled\": false, "

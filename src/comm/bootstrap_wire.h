@@ -95,7 +95,7 @@ enum rondo_frame_type {
 struct rondo_frame {
     uint16_t magic;
     uint16_t type;
-    uint32_t sequence; /* counts the exchanges of a comm; 0 in all but GATHER and FDS */
+    uint32_t sequence; /* counts the exchanges of a comm; in EXPORT 1 if a descriptor comes along; else 0 */
     uint64_t bytes;
 };
 

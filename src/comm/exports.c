@@ -2,6 +2,7 @@
 
 #include "comm/bootstrap.h"
 #include "comm/comm.h"
+#include "comm/socket.h"
 #include "comm/watch.h"
 #include "common/log.h"
 #include "common/result.h"
@@ -51,6 +52,7 @@ struct errand {
     struct errand *next;
     int rank; /* -1: one's own number is to be offered, or withdrawn, as its state says */
     unsigned number;
+    int fd; /* -1: none */
     struct letter letter;
 };
 
@@ -83,6 +85,7 @@ static void unref(struct rondo_exporter *exporter)
         return;
     while (exporter->first) {
         struct errand *next = exporter->first->next;
+        rondo_close(&exporter->first->fd);
         free(exporter->first);
         exporter->first = next;
     }
@@ -109,16 +112,20 @@ static bool start(struct rondo_exporter *exporter)
     return exporter->running;
 }
 
-/* Under lock. For want of memory or a thread an errand is not run: then ops go by mailbox. */
-static void send_on_errand(struct rondo_exporter *exporter, int rank, unsigned number, const struct letter *letter)
+/* Under lock. Takes over the descriptor. For want of memory or a thread an errand is not run: then ops go by mailbox. */
+static void send_on_errand(struct rondo_exporter *exporter, int rank, unsigned number, const struct letter *letter,
+                           int fd)
 {
-    if (exporter->stopped || exporter->process != getpid())
+    struct errand *errand = NULL;
+    if (!exporter->stopped && exporter->process == getpid())
+        errand = calloc(1, sizeof *errand);
+    if (!errand) {
+        rondo_close(&fd);
         return;
-    struct errand *errand = calloc(1, sizeof *errand);
-    if (!errand)
-        return;
+    }
     errand->rank = rank;
     errand->number = number;
+    errand->fd = fd;
     if (letter)
         errand->letter = *letter;
     if (exporter->last)
@@ -132,17 +139,17 @@ static void send_on_errand(struct rondo_exporter *exporter, int rank, unsigned n
 
 /* ---- in the thread: own memory ---- */
 
-static void post_to_all(struct rondo_exporter *exporter, const struct letter *letter)
+static void post_to_all(struct rondo_exporter *exporter, const struct letter *letter, int fd)
 {
     struct rondoComm *comm = exporter->comm;
     for (int r = 0; r < comm->ranks; r++)
-        if (r != comm->rank && rondo_watch_post_export(comm->watch, r, letter, sizeof *letter) != rondoSuccess)
+        if (r != comm->rank && rondo_watch_post_export(comm->watch, r, letter, sizeof *letter, fd) != rondoSuccess)
             rondo_log(RONDO_LOG_INFO, "rank %d: %s", comm->rank, rondo_last_error());
 }
 
 /* Whether a letter can give peers this memory. Those of other processes need a handle. */
 static bool fill_offer(const struct rondo_exporter *exporter, const struct rondo_range *range, unsigned number,
-                       struct letter *letter)
+                       struct letter *letter, int *fd)
 {
     const struct rondoComm *comm = exporter->comm;
     struct rondo_mem_handle handle = {.fd = -1};
@@ -158,11 +165,12 @@ static bool fill_offer(const struct rondo_exporter *exporter, const struct rondo
         others |= !rondo_bootstrap_same_process(comm->bootstrap, r);
     if (!others)
         return true;
-    if (range->mem.kind != RONDO_MEM_LEGACY)
-        return false; /* what goes by descriptor: letters carry none */
+    if (range->mem.kind == RONDO_MEM_PRIVATE)
+        return false;
     if (comm->ops->mem_export(comm->device, &range->mem, &handle) != rondoSuccess)
         return false;
     memcpy(letter->handle, handle.bytes, sizeof handle.bytes);
+    *fd = handle.fd;
     return true;
 }
 
@@ -170,6 +178,7 @@ static bool fill_offer(const struct rondo_exporter *exporter, const struct rondo
 static void offer(struct rondo_exporter *exporter, unsigned number)
 {
     struct letter letter;
+    int fd = -1;
     struct export *export = &exporter->exports[number];
     pthread_mutex_lock(&exporter->lock);
     const struct rondo_range range = export->range;
@@ -177,7 +186,7 @@ static void offer(struct rondo_exporter *exporter, unsigned number)
     pthread_mutex_unlock(&exporter->lock);
     if (!wanted)
         return;
-    const bool can = fill_offer(exporter, &range, number, &letter);
+    const bool can = fill_offer(exporter, &range, number, &letter, &fd);
     pthread_mutex_lock(&exporter->lock);
     export->state = can ? OFFERED : REFUSED;
     export->answers = 0;
@@ -185,10 +194,11 @@ static void offer(struct rondo_exporter *exporter, unsigned number)
     export->offered = can;
     pthread_mutex_unlock(&exporter->lock);
     if (can)
-        post_to_all(exporter, &letter);
+        post_to_all(exporter, &letter, fd);
     else
         rondo_log(RONDO_LOG_INFO, "rank %d: memory at %p (%zu bytes) cannot be exported; ops go by mailbox",
                   exporter->comm->rank, range.mem.address, range.mem.bytes);
+    rondo_close(&fd);
 }
 
 static rondoResult_t set_usable(struct rondo_exporter *exporter, unsigned number, uint32_t usable)
@@ -215,7 +225,7 @@ static void withdraw(struct rondo_exporter *exporter, unsigned number)
         return; /* or it will be when all have answered its offer, if still nobody holds it */
     if (was == USABLE && set_usable(exporter, number, 0) != rondoSuccess)
         return; /* the device is in trouble: it stays as it is */
-    post_to_all(exporter, &letter);
+    post_to_all(exporter, &letter, -1);
 }
 
 /* All peers have answered an offer. */
@@ -280,11 +290,11 @@ static rondoResult_t reach_in_process(struct rondoComm *comm, const struct lette
     return result;
 }
 
-static rondoResult_t map(struct rondo_exporter *exporter, int rank, const struct letter *letter)
+static rondoResult_t map(struct rondo_exporter *exporter, int rank, const struct letter *letter, int fd)
 {
     struct rondoComm *comm = exporter->comm;
     struct rondo_mem *import = &exporter->imports[(size_t)rank * RONDO_EXPORTS_MAX + letter->number];
-    struct rondo_mem_handle handle = {.fd = -1};
+    struct rondo_mem_handle handle = {.fd = fd};
     uint64_t address = letter->address;
     comm->ops->mem_free(comm->device, import);
     if (rondo_bootstrap_same_process(comm->bootstrap, rank)) {
@@ -298,7 +308,7 @@ static rondoResult_t map(struct rondo_exporter *exporter, int rank, const struct
     return set_map(exporter, rank, letter->number, address);
 }
 
-static void serve(struct rondo_exporter *exporter, int rank, const struct letter *letter)
+static void serve(struct rondo_exporter *exporter, int rank, const struct letter *letter, int fd)
 {
     struct rondoComm *comm = exporter->comm;
     struct letter answer = {.number = letter->number};
@@ -310,7 +320,7 @@ static void serve(struct rondo_exporter *exporter, int rank, const struct letter
     }
     if (letter->kind == OFFER) {
         answer.kind = ANSWER;
-        answer.yes = map(exporter, rank, letter) == rondoSuccess;
+        answer.yes = map(exporter, rank, letter, fd) == rondoSuccess;
         if (!answer.yes)
             rondo_log(RONDO_LOG_INFO, "rank %d: memory that rank %d offers cannot be mapped: %s", comm->rank, rank,
                       rondo_last_error());
@@ -319,14 +329,14 @@ static void serve(struct rondo_exporter *exporter, int rank, const struct letter
         set_map(exporter, rank, letter->number, 0);
         comm->ops->mem_free(comm->device, &exporter->imports[(size_t)rank * RONDO_EXPORTS_MAX + letter->number]);
     }
-    if (rondo_watch_post_export(comm->watch, rank, &answer, sizeof answer) != rondoSuccess)
+    if (rondo_watch_post_export(comm->watch, rank, &answer, sizeof answer, -1) != rondoSuccess)
         rondo_log(RONDO_LOG_INFO, "rank %d: %s", comm->rank, rondo_last_error());
 }
 
 static void run(struct rondo_exporter *exporter, const struct errand *errand)
 {
     if (errand->rank >= 0) {
-        serve(exporter, errand->rank, &errand->letter);
+        serve(exporter, errand->rank, &errand->letter, errand->fd);
         return;
     }
     offer(exporter, errand->number);
@@ -349,6 +359,7 @@ static void *work(void *argument)
             exporter->last = NULL;
         pthread_mutex_unlock(&exporter->lock);
         run(exporter, errand);
+        rondo_close(&errand->fd);
         free(errand);
         pthread_mutex_lock(&exporter->lock);
     }
@@ -405,14 +416,16 @@ void rondo_exporter_close(struct rondo_exporter *exporter, int unmap)
     unref(exporter);
 }
 
-void rondo_exporter_letter(struct rondo_exporter *exporter, int rank, const void *bytes, size_t count)
+void rondo_exporter_letter(struct rondo_exporter *exporter, int rank, const void *bytes, size_t count, int fd)
 {
     struct letter letter;
-    if (!exporter || count != sizeof letter)
+    if (!exporter || count != sizeof letter) {
+        rondo_close(&fd);
         return;
+    }
     memcpy(&letter, bytes, sizeof letter);
     pthread_mutex_lock(&exporter->lock);
-    send_on_errand(exporter, rank, letter.number, &letter);
+    send_on_errand(exporter, rank, letter.number, &letter, fd);
     pthread_mutex_unlock(&exporter->lock);
 }
 
@@ -439,7 +452,7 @@ void rondo_exports_hold_drop(void *object)
     pthread_mutex_lock(&exporter->lock);
     for (unsigned n = 0; n < RONDO_EXPORTS_MAX; n++)
         if (hold->held[n / 64] >> n % 64 & 1 && --exporter->exports[n].holds == 0)
-            send_on_errand(exporter, -1, n, NULL);
+            send_on_errand(exporter, -1, n, NULL, -1);
     pthread_mutex_unlock(&exporter->lock);
     unref(exporter);
     free(hold);
@@ -490,7 +503,7 @@ void rondo_exports_place(struct rondo_exports_hold *hold, const void *buffer, si
         export->holds += !(hold->held[n / 64] & bit);
         hold->held[n / 64] |= bit;
         if (export->state == WANTED)
-            send_on_errand(exporter, -1, n, NULL);
+            send_on_errand(exporter, -1, n, NULL, -1);
         *number = (uint16_t)n;
         *at = offset;
     }

@@ -27,8 +27,8 @@ void rondo_exporter_stop(struct rondo_exporter *exporter);
 /* Unmaps what peers have offered (`unmap`; no kernel uses it any more), and lets go of the comm. Graphs may keep it alive. */
 void rondo_exporter_close(struct rondo_exporter *exporter, int unmap);
 
-/* A peer's letter, from the watch. */
-void rondo_exporter_letter(struct rondo_exporter *exporter, int rank, const void *bytes, size_t count);
+/* A peer's letter, from the watch, and its descriptor (-1: none), which is taken over. */
+void rondo_exporter_letter(struct rondo_exporter *exporter, int rank, const void *bytes, size_t count, int fd);
 
 /* A hold on memory, for a graph or a registration; NULL: out of memory. Dropping it makes no device call, so a graph may do it. */
 struct rondo_exports_hold *rondo_exports_hold_create(struct rondo_exporter *exporter);

@@ -245,10 +245,10 @@ static void on_post(void *context, int rank, const void *bytes, size_t count)
         rondo_inbox_end(&comm->inbox, rank);
 }
 
-static void on_export(void *context, int rank, const void *bytes, size_t count)
+static void on_export(void *context, int rank, const void *bytes, size_t count, int fd)
 {
     struct rondoComm *comm = context;
-    rondo_exporter_letter(comm->exporter, rank, bytes, count);
+    rondo_exporter_letter(comm->exporter, rank, bytes, count, fd);
 }
 
 struct rondo_watch_client rondo_comm_watch_client(struct rondoComm *comm)

@@ -278,6 +278,49 @@ ssize_t rondo_socket_recv(int fd, void *bytes, size_t count)
     }
 }
 
+ssize_t rondo_socket_send_fd(int fd, const void *bytes, size_t count, int passed)
+{
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec part = {(void *)(uintptr_t)bytes, count};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    ssize_t done;
+    if (passed < 0)
+        return rondo_socket_send(fd, bytes, count);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(header), &passed, sizeof(int));
+    do
+        done = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (done < 0 && errno == EINTR);
+    if (done >= 0)
+        return done;
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == ETOOMANYREFS ? 0 : -errno;
+}
+
+ssize_t rondo_socket_recv_fd(int fd, void *bytes, size_t count, int *passed)
+{
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+    struct iovec part = {bytes, count};
+    struct msghdr message;
+    ssize_t done;
+    *passed = -1;
+    do {
+        message = (struct msghdr){
+            .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
+        done = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    } while (done < 0 && errno == EINTR);
+    if (done < 0)
+        return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -errno;
+    const struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
+        header->cmsg_len == CMSG_LEN(sizeof(int)))
+        memcpy(passed, CMSG_DATA(header), sizeof(int));
+    return done ? done : -RONDO_SOCKET_CLOSED_ERROR;
+}
+
 const char *rondo_socket_error_text(int error, char text[64])
 {
     if (error == RONDO_SOCKET_CLOSED_ERROR)

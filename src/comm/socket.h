@@ -73,6 +73,11 @@ int rondo_socket_accept(int listener, int *fd);
 ssize_t rondo_socket_send(int fd, const void *bytes, size_t count);
 ssize_t rondo_socket_recv(int fd, void *bytes, size_t count);
 
+/* The same over a Unix socket, with a descriptor. Send: `passed` goes with the first byte; -1: none. Recv: *passed is what came
+ * along, close-on-exec and the caller's, -1: none; one at most, for a step ends behind what brought one. */
+ssize_t rondo_socket_send_fd(int fd, const void *bytes, size_t count, int passed);
+ssize_t rondo_socket_recv_fd(int fd, void *bytes, size_t count, int *passed);
+
 /* What `error` (an errno or RONDO_SOCKET_CLOSED_ERROR) means; `text` is used where the text is not constant. */
 const char *rondo_socket_error_text(int error, char text[64]);
 

@@ -35,7 +35,9 @@ struct watched_peer {
     int socket, pidfd; /* owned by the bootstrap; -1: none, or done */
     int reported;      /* its event was */
     int done;          /* nothing more is read from it */
-    size_t have;       /* bytes of the note */
+    int fds[4];        /* that came, for letters that are still to be read */
+    unsigned fd_count;
+    size_t have; /* bytes of the note */
     uint8_t note[RONDO_NOTE_BYTES];
 };
 
@@ -83,6 +85,25 @@ static void report_last(struct rondo_watch *watch, int rank, enum rondo_watch_ev
         watch->client.on_post(watch->client.context, rank, NULL, 0);
 }
 
+/* A letter's descriptor. They come in the order of the letters. */
+static int take_fd(struct watched_peer *peer)
+{
+    if (peer->fd_count == 0)
+        return -1;
+    const int fd = peer->fds[0];
+    peer->fd_count--;
+    memmove(peer->fds, peer->fds + 1, peer->fd_count * sizeof *peer->fds);
+    return fd;
+}
+
+static void keep_fd(struct watched_peer *peer, int fd)
+{
+    if (peer->fd_count < sizeof peer->fds / sizeof *peer->fds)
+        peer->fds[peer->fd_count++] = fd;
+    else
+        rondo_close(&fd);
+}
+
 /* Handles the note at the front of what was read; its bytes, or 0: it is not whole yet. */
 static size_t take_note(struct rondo_watch *watch, int rank)
 {
@@ -110,8 +131,12 @@ static size_t take_note(struct rondo_watch *watch, int rank)
         report(watch, rank, RONDO_WATCH_ABORTED, bytes);
     } else if (frame.type == RONDO_FRAME_POST && watch->client.on_post) {
         watch->client.on_post(watch->client.context, rank, bytes, frame.bytes);
-    } else if (frame.type == RONDO_FRAME_EXPORT && watch->client.on_export) {
-        watch->client.on_export(watch->client.context, rank, bytes, frame.bytes);
+    } else if (frame.type == RONDO_FRAME_EXPORT) {
+        int fd = frame.sequence ? take_fd(peer) : -1;
+        if (watch->client.on_export)
+            watch->client.on_export(watch->client.context, rank, bytes, frame.bytes, fd);
+        else
+            rondo_close(&fd);
     }
     return sizeof(frame) + frame.bytes;
 }
@@ -121,8 +146,12 @@ static int read_notes(struct rondo_watch *watch, int rank)
 {
     struct watched_peer *peer = &watch->peers[rank];
     ssize_t got;
-    while ((got = rondo_socket_recv(peer->socket, peer->note + peer->have, sizeof(peer->note) - peer->have)) > 0) {
+    int fd;
+    while ((got = rondo_socket_recv_fd(peer->socket, peer->note + peer->have, sizeof(peer->note) - peer->have, &fd)) >
+           0) {
         peer->have += (size_t)got;
+        if (fd >= 0)
+            keep_fd(peer, fd);
         for (size_t taken; (taken = take_note(watch, rank)) > 0;) {
             peer->have -= taken;
             memmove(peer->note, peer->note + taken, peer->have);
@@ -321,6 +350,9 @@ static void watch_free(struct rondo_watch *watch)
 {
     if (!watch)
         return;
+    for (int rank = 0; watch->peers && rank < watch->nranks; rank++)
+        for (int fd; (fd = take_fd(&watch->peers[rank])) >= 0;)
+            rondo_close(&fd);
     free(watch->peers);
     free(watch);
 }
@@ -385,18 +417,20 @@ void rondo_watch_tell(struct rondo_watch *watch, enum rondo_watch_event event, c
 }
 
 static rondoResult_t post(struct rondo_watch *watch, int rank, enum rondo_frame_type type, const void *bytes,
-                          size_t count)
+                          size_t count, int fd)
 {
     uint8_t note[RONDO_NOTE_BYTES];
     char text[64];
     RONDO_ASSERT(count > 0 && count <= RONDO_WIRE_TEXT_BYTES);
     if (is_orphaned(watch->watcher))
         return rondo_fail(rondoInvalidUsage, "a forked child cannot speak for its parent's comm");
-    const struct rondo_frame frame = {.magic = RONDO_FRAME_MAGIC, .type = (uint16_t)type, .bytes = count};
+    const struct rondo_frame frame = {
+        .magic = RONDO_FRAME_MAGIC, .type = (uint16_t)type, .sequence = fd >= 0, .bytes = count};
     memcpy(note, &frame, sizeof(frame));
     memcpy(note + sizeof(frame), bytes, count);
     pthread_mutex_lock(&watch->tell_lock); /* notes must not mix */
-    ssize_t sent = rondo_socket_send(rondo_bootstrap_socket(watch->bootstrap, rank), note, sizeof(frame) + count);
+    ssize_t sent =
+        rondo_socket_send_fd(rondo_bootstrap_socket(watch->bootstrap, rank), note, sizeof(frame) + count, fd);
     pthread_mutex_unlock(&watch->tell_lock);
     if (sent == -EPIPE || sent == -ECONNRESET || sent == (ssize_t)(sizeof(frame) + count))
         return rondoSuccess;
@@ -406,12 +440,12 @@ static rondoResult_t post(struct rondo_watch *watch, int rank, enum rondo_frame_
 
 rondoResult_t rondo_watch_post(struct rondo_watch *watch, int rank, const void *bytes, size_t count)
 {
-    return post(watch, rank, RONDO_FRAME_POST, bytes, count);
+    return post(watch, rank, RONDO_FRAME_POST, bytes, count, -1);
 }
 
-rondoResult_t rondo_watch_post_export(struct rondo_watch *watch, int rank, const void *bytes, size_t count)
+rondoResult_t rondo_watch_post_export(struct rondo_watch *watch, int rank, const void *bytes, size_t count, int fd)
 {
-    return post(watch, rank, RONDO_FRAME_EXPORT, bytes, count);
+    return post(watch, rank, RONDO_FRAME_EXPORT, bytes, count, fd);
 }
 
 void rondo_watch_remove(struct rondo_watch *watch)

@@ -32,8 +32,8 @@ struct rondo_watch_client {
      * the peer has aborted too. Last of all, and once, NULL: nothing more will come from this peer. The member itself may
      * be NULL: no letters are expected. */
     void (*on_post)(void *context, int rank, const void *bytes, size_t count);
-    /* A letter of rondo_watch_post_export. May be NULL too. */
-    void (*on_export)(void *context, int rank, const void *bytes, size_t count);
+    /* A letter of rondo_watch_post_export, and its descriptor, which is the client's to close; -1: none. May be NULL too. */
+    void (*on_export)(void *context, int rank, const void *bytes, size_t count, int fd);
 };
 
 struct rondo_watch;
@@ -55,7 +55,9 @@ void rondo_watch_tell(struct rondo_watch *watch, enum rondo_watch_event event, c
  * its watch says so. rondoSystemError: the peer has not read what it was sent before, for which there is much room.
  * rondoInvalidUsage: in a forked child. */
 rondoResult_t rondo_watch_post(struct rondo_watch *watch, int rank, const void *bytes, size_t count);
-rondoResult_t rondo_watch_post_export(struct rondo_watch *watch, int rank, const void *bytes, size_t count);
+
+/* The same for on_export, with a descriptor that stays the caller's; -1: none. */
+rondoResult_t rondo_watch_post_export(struct rondo_watch *watch, int rank, const void *bytes, size_t count, int fd);
 
 /* Stops watching; waits for a callback that is running, so it must not be called from one. NULL is fine. */
 void rondo_watch_remove(struct rondo_watch *watch);

@@ -44,7 +44,8 @@ static rondoResult_t look_at_launch(const struct rondo_graph_node *node, struct 
         struct rondo_device_info info;
         anchor->ops->info(anchor->device, &info);
         launch->line_bytes = info.line_bytes;
-        launch->lane = rondo_lane_of(anchor, launch->ops.lane->channels);
+        launch->lane = (int)rondo_lane_of(anchor, launch->ops.lane->channels) - RONDO_LANE_GRAPH;
+        launch->only_lane = anchor->lanes == RONDO_LANE_GRAPH + 1;
         launch->ended = __atomic_load_n(&anchor->ended, __ATOMIC_RELAXED);
         snprintf(launch->comm, sizeof launch->comm, "%s", anchor->name);
         rondo_anchor_drop(anchor);

@@ -16,7 +16,8 @@ struct rondo_described_launch {
     void *args;                /* owned */
     char comm[64];             /* its name */
     bool ended;                /* the comm has; replays do nothing but report */
-    unsigned lane;
+    int lane;                  /* -1: the eager one; else of the graph lanes, as rondoCommSetGraphLane counts */
+    bool only_lane;            /* of those */
     int line_bytes;
 };
 

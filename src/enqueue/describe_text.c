@@ -51,21 +51,21 @@ static void print_ops(const struct rondo_described_launch *launch, int indent, s
     }
 }
 
-static void print_lane(unsigned lane, struct rondo_describe_text *text)
+static void print_lane(const struct rondo_described_launch *launch, struct rondo_describe_text *text)
 {
-    if (lane == 0)
+    if (launch->lane < 0)
         PRINT("eager lane");
-    else if (lane == 1)
+    else if (launch->only_lane)
         PRINT("graph lane");
     else
-        PRINT("graph lane %u", lane);
+        PRINT("graph lane %d", launch->lane);
 }
 
 static void print_launch(const struct rondo_described_launch *launch, int indent, struct rondo_describe_text *text)
 {
     PRINT(", comm%s%s rank %u of %u, ", *launch->comm ? " " : "", launch->comm, launch->ops.lane->rank,
           launch->ops.lane->ranks);
-    print_lane(launch->lane, text);
+    print_lane(launch, text);
     PRINT("%s\n", launch->ended ? ", has ended" : "");
     print_ops(launch, indent, text);
 }
