@@ -309,6 +309,9 @@ static int overlap(struct rig *rig)
         const rondoResult_t error = await_error(rig, 5000);
         RIG_CHECK(error == rondoInvalidUsage, "error %d", error);
         RIG_CHECK(strstr(rondoGetLastError(NULL), "graph lane 1 of rank 0"), "another text");
+        RIG_CHECK(strstr(rondoGetLastError(NULL), "graph 2 (all-reduce of 1200 bytes and 4 ops more)") &&
+                      strstr(rondoGetLastError(NULL), "graph 3 (all-reduce of 1200 bytes and 4 ops more)"),
+                  "another text");
     } else {
         const rondoResult_t error = await_error(rig, 8000);
         RIG_CHECK(error == rondoRemoteError, "error %d", error);
