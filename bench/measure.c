@@ -10,7 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { GRAPH_WARMUP = 3, LATE_US = 2000 };
+/* A library may go on with what a capture began (Rondo has the peers map the graph's buffers): it gets some time between the
+ * first replays. */
+enum { GRAPH_WARMUP = 3, SETTLE_US = 5000, LATE_US = 2000 };
 
 /* What a step of the stream consists of, in this order. */
 enum {
@@ -369,9 +371,11 @@ static void graph_times(struct bench_rank *rank, const struct bench_case *what, 
 {
     const struct machine *machine = rank->machine;
     int count = what->replays;
-    for (int i = 0; i < GRAPH_WARMUP; i++)
+    for (int i = 0; i < GRAPH_WARMUP; i++) {
         machine->graph_launch(graph, rank->stream);
-    finish(rank, what);
+        finish(rank, what);
+        usleep(SETTLE_US);
+    }
     bench_together(rank);
     machine->event_record(rank->from, rank->stream);
     for (int i = 0; i < count; i++)

@@ -72,11 +72,8 @@ enum { RONDO_CUDA_VERSION = 12030 };
     X(cuGraphNodeGetType)                \
     X(cuGraphKernelNodeGetParams)        \
     X(cuGraphNodeGetDependencies)        \
-    X(cuGraphGetNodes)                   \
     X(cuGraphGetEdges)                   \
-    X(cuGraphNodeGetType)                \
     X(cuGraphChildGraphNodeGetGraph)     \
-    X(cuGraphKernelNodeGetParams)        \
     X(cuGraphKernelNodeSetParams)        \
     X(cuGraphExecKernelNodeSetParams)    \
     X(cuFuncGetName)                     \
