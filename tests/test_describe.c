@@ -190,7 +190,7 @@ static int every_op(struct rig *rig)
     SAYS(d.text, "10 nodes: 9 kernels of Rondo's with 12 ops, %s; 9 edges",
          rig_on_host() ? "0 other kernels, 1 other node" : "1 other kernel, 0 other nodes");
     SAYS(d.text, "\n  %d  rondo_all_reduce_oneshot_F32, ", 0);
-    SAYS(d.text, "comm a \"named\" one rank %d of %d, graph lane\n", me, n);
+    SAYS(d.text, "comm a \"named\" one rank %d of %d, graph lane, graph 1\n", me, n);
     SAYS(d.text, "all_reduce sum %d float32 (%d bytes), one-shot, line%d, ", COUNT, 4 * COUNT, rig_on_host() ? 8 : 16);
     SAYS(d.text, "all_reduce max %d bfloat16 (66 bytes)", 33);
     SAYS(d.text, "reduce_scatter prod %d int64 (56 bytes)", 7);
@@ -205,7 +205,8 @@ static int every_op(struct rig *rig)
     SAYS(d.text, "recv 84 bytes from rank %d, fifo, line", before);
 
     SAYS(d.json,
-         "\"comm\": \"a \\\"named\\\" one\", \"rank\": %d, \"ranks\": %d, \"ended\": false, \"lane\": 0, \"ops\": [",
+         "\"comm\": \"a \\\"named\\\" one\", \"rank\": %d, \"ranks\": %d, \"ended\": false, \"lane\": 0, "
+         "\"capture\": 1, \"ops\": [",
          me, n);
     SAYS(d.json,
          "{\"op\": \"all_reduce\", \"type\": \"float32\", \"count\": %d, \"redop\": \"sum\", \"scaled\": false, "
@@ -222,7 +223,7 @@ static int every_op(struct rig *rig)
     RIG_OK(rondoCommDestroy(rig->comm)); /* the graph's ops have their memory, and nothing to do with it */
     if (describe(rig, source, &d))
         return 1;
-    RIG_CHECK(occurrences(d.text, ", graph lane, has ended\n") == 9, "%s", d.text);
+    RIG_CHECK(occurrences(d.text, ", graph lane, graph 1, has ended\n") == 9, "%s", d.text);
     RIG_CHECK(occurrences(d.json, "\"ended\": true") == 9, "%s", d.json);
     described_free(&d);
     m->source_destroy(source);
@@ -263,7 +264,7 @@ static int lanes(struct rig *rig)
             struct machine_graph *graph = rig->machine->capture_end_with(rig->stream, &source);
             if (describe(rig, source, &d))
                 return 1;
-            SAYS(d.text, ", graph lane %d\n", lane);
+            SAYS(d.text, ", graph lane %d, graph %d\n", lane, 2 * lane + planned + 1);
             SAYS(d.json, "\"lane\": %d, ", lane);
             described_free(&d);
             rig->machine->graph_destroy(graph);

@@ -464,7 +464,7 @@ static bool follows(struct rondo_device *d, rondoHostStream_t s, const void *nod
     struct rondo_capture capture;
     bool does;
     OK(row->stream_capture(d, s, &capture));
-    OK(row->capture_follows(d, &capture, node, &does));
+    OK(row->capture_follows(d, &capture, &node, 1, &does));
     return does;
 }
 

@@ -4,6 +4,8 @@
 #include "common/clock.h"
 #include "support/rig.h"
 
+#include "rondo/host.h"
+
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,6 +67,11 @@ static int overlap(struct rig *rig)
         error = await_error(rig, 5000);
         RIG_CHECK(error == rondoInvalidUsage, "error %d", error);
         RIG_CHECK(strstr(rondoGetLastError(NULL), "at the same time on the graph lane of rank 0"), "another text");
+        for (int i = 0; i < 2; i++) { /* both are named */
+            char name[80];
+            snprintf(name, sizeof name, "graph %d (all-reduce of %zu bytes)", i + 1, 4 * count[i]);
+            RIG_CHECK(strstr(rondoGetLastError(NULL), name), "no \"%s\"", name);
+        }
         rig->machine->stream_sync(one.stream);
         rig->machine->stream_sync(two.stream);
         RIG_CHECK(since_ms(start) < 5000, "%f ms", since_ms(start));
@@ -95,6 +102,50 @@ Test(overlap, of_two_graphs_is_an_error_in_two_shots_of_three_ranks)
     setenv("RONDO_ALGO", "twoshot", 1);
     setenv("RONDO_TEST_CASE", "3", 1);
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(3), .layout = RIG_THREADS}, overlap), 0);
+}
+
+/* Two executables of one graph. */
+static int twice(struct rig *rig)
+{
+    const struct machine *m = rig->machine;
+    rondoHostGraph_t graph;
+    rondoHostGraphExec_t execs[2];
+    float *buffer = m->alloc(ROOM);
+    struct CUstream_st *streams[2] = {rig->stream, m->stream_create(MACHINE_STREAM_NONBLOCKING)};
+    RIG_OK(rondoHostStreamBeginCapture(rig->stream, rondoHostCaptureThreadLocal));
+    RIG_OK(rondoBroadcast(buffer, buffer, 10, rondoFloat, 1, rig->comm, rig->stream));
+    RIG_OK(rondoBarrier(rig->comm, rig->stream));
+    RIG_OK(rondoHostStreamEndCapture(rig->stream, &graph));
+    for (int i = 0; i < 2; i++)
+        RIG_OK(rondoHostGraphInstantiate(&execs[i], graph));
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
+    const uint64_t start = rondo_now_ns();
+    rondoResult_t error;
+    for (int i = 0; i < 2 && rig->rank == 0; i++) {
+        RIG_OK(rondoHostGraphLaunch(execs[i], streams[i]));
+        while (!graph_lane_busy(rig) && since_ms(start) < 5000)
+            usleep(1000);
+    }
+    error = await_error(rig, 8000);
+    RIG_CHECK(error == (rig->rank == 0 ? rondoInvalidUsage : rondoRemoteError), "error %d", error);
+    RIG_CHECK(strstr(rondoGetLastError(NULL), "graph 1 (broadcast of 40 bytes and 1 op more) and again"),
+              "another text");
+    for (int i = 0; i < 2; i++) {
+        RIG_OK(rondoHostStreamSynchronize(streams[i]));
+        RIG_OK(rondoHostGraphExecDestroy(execs[i]));
+    }
+    RIG_CHECK(since_ms(start) < 8000, "%f ms", since_ms(start));
+    RIG_OK(rondoHostGraphDestroy(graph));
+    m->stream_destroy(streams[1]);
+    m->free(buffer);
+    return rig_barrier(rig);
+}
+
+Test(overlap, of_two_executables_of_one_graph_says_so)
+{
+    if (!rig_on_host())
+        cr_skip_test("uses rondo/host.h");
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = 2}, twice), 0);
 }
 
 /* Graphs on two streams, again and again, with nothing that orders them: each result is right or the comm says that it is

@@ -375,7 +375,7 @@ RONDO_API rondoResult_t rondoGroupEnd(void);
 typedef enum { rondoDescribeText = 0, rondoDescribeJson = 1 } rondoDescribeFormat_t;
 
 /* What a graph holds of Rondo's ops, for people or for programs: node by node, in an order in which they could run, the kernel,
- * the comm with its rank and lane, and the ops in it with their sizes and how they run; and totals. `graph` is a cudaGraph_t
+ * the comm with its rank, the lane, and which of the comm's captures it is of (as an error of the comm names graphs), and the ops in it with their sizes and how they run; and totals. `graph` is a cudaGraph_t
  * (CUgraph) or, on the host device, a rondoHostGraph_t, however it came about: captured, cloned, with child graphs, whose nodes
  * are described too. What CUDA's conditional nodes run cannot be seen from them: describe the body graphs themselves. A kernel is
  * told by the code that it runs, so ops of another copy of Rondo (a libnccl.so.2 beside this library) are strange kernels.

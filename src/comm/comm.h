@@ -6,6 +6,7 @@
 
 #include "comm/config.h"
 #include "comm/inbox.h"
+#include "comm/labels.h"
 #include "comm/lane.h"
 #include "comm/limits.h"
 #include "comm/redops.h"
@@ -32,14 +33,19 @@ struct rondo_watch;
 enum {
     RONDO_FAILURE_TEXT_BYTES = 512,
     RONDO_CAPTURES = 32, /* captures with ops of one comm that may be under way at once */
+    RONDO_CAPTURE_NODES = 8,
 };
 
 /* A capture in which the comm has ops. There is no word of a capture's end: a record is used again when it is the oldest. */
 struct rondo_capture_record {
-    uint64_t id;           /* 0: unused */
-    unsigned lane;         /* that its launches run on */
-    void *graph;           /* that it makes or adds to. May be gone */
-    const void *last_node; /* the comm's last launch in it, NULL: none. May be gone with the graph */
+    uint64_t id;     /* 0: unused */
+    unsigned lane;   /* that its launches run on */
+    uint16_t number; /* in labels */
+    void *graph;     /* that it makes or adds to. May be gone */
+    const void
+        *nodes[RONDO_CAPTURE_NODES]; /* the comm's last launches in it, the last one first, each after the next one. May
+                                               be gone with the graph */
+    size_t node_count;
     const struct rondo_kernel *last_kernel;
     struct rondo_exports_hold *hold; /* the graph's; NULL: none yet. May be gone with it */
 };
@@ -79,6 +85,7 @@ struct rondoComm {
 
     /* ---- these have locks of their own ---- */
     struct rondo_redops redops;
+    struct rondo_labels labels;     /* of captures */
     struct rondo_registry registry; /* the user's buffers */
     struct rondo_inbox inbox;       /* what peers' splits and shrinks of this comm say */
 

@@ -116,18 +116,54 @@ static void lane_name(const struct rondoComm *comm, unsigned number, char *name,
         snprintf(name, room, "%s lane", number == RONDO_LANE_EAGER ? "eager" : "graph");
 }
 
+/* "graph 2 (all-reduce of 400 bytes and 3 ops more)", counted as the comm's captures. */
+static void graph_name(struct rondoComm *comm, uint32_t number, char *name, size_t room)
+{
+    struct rondo_label label;
+    char more[40] = "";
+    if (!rondo_labels_find(&comm->labels, (uint16_t)number, &label)) {
+        snprintf(name, room, number ? "graph %u" : "a launch outside of graphs", number);
+        return;
+    }
+    if (label.ops > 1)
+        snprintf(more, sizeof more, " and %u op%s more", label.ops - 1, label.ops > 2 ? "s" : "");
+    if (label.first == RONDO_LABEL_PLAN)
+        snprintf(name, room, "graph %u (a plan of %u)", number, label.ops);
+    else if (label.first < RONDO_COLLECTIVE_COUNT)
+        snprintf(name, room, "graph %u (%s of %llu bytes%s)", number, collective_names[label.first],
+                 (unsigned long long)label.bytes, more);
+    else
+        snprintf(name, room, "graph %u (a send, receive or barrier%s)", number, more);
+}
+
+/* Both are named: by their numbers in the order in which the comm's captures began. */
+static void report_overlap(struct rondoComm *comm, const struct rondo_report *report, const char *lane)
+{
+    char mine[112], other[112];
+    graph_name(comm, report->graph, mine, sizeof mine);
+    graph_name(comm, report->peer, other, sizeof other);
+    if (report->graph == report->peer)
+        snprintf(other, sizeof other, "again");
+    rondo_comm_failed(comm, rondoInvalidUsage,
+                      "two launches ran at the same time on the %s of rank %d: %s and %s, in order of captures; "
+                      "graphs with ops of one comm must not overlap",
+                      lane, comm->rank, mine, other);
+}
+
 static void handle_report(struct rondoComm *comm, unsigned number, const struct rondo_report *report)
 {
-    char where[192], lane[24];
+    char where[192], lane[40], graph[24] = "";
     lane_name(comm, number, lane, sizeof lane);
+    if (report->graph)
+        snprintf(graph, sizeof graph, ", graph %u", report->graph);
     if (report->collective < RONDO_COLLECTIVE_COUNT)
-        snprintf(where, sizeof where, "in %s (%s, %s, %llu bytes, %s) at epoch %u on channel %u of the %s",
+        snprintf(where, sizeof where, "in %s (%s, %s, %llu bytes, %s) at epoch %u on channel %u of the %s%s",
                  collective_names[report->collective], dtype_name(report->dtype), redop_name(report->redop),
                  (unsigned long long)report->bytes, report->algo == RONDO_ONE_SHOT ? "one-shot" : "two-shot",
-                 report->epoch, report->channel, lane);
+                 report->epoch, report->channel, lane, graph);
     else
-        snprintf(where, sizeof where, "in a send, a receive or a barrier, at %u in block %u of the %s", report->epoch,
-                 report->channel, lane);
+        snprintf(where, sizeof where, "in a send, a receive or a barrier, at %u in block %u of the %s%s", report->epoch,
+                 report->channel, lane, graph);
     rondoResult_t result;
     switch (report->kind) {
     case RONDO_REPORT_TIMEOUT:
@@ -141,11 +177,7 @@ static void handle_report(struct rondoComm *comm, unsigned number, const struct 
                           __atomic_load_n(&comm->left_rank, __ATOMIC_RELAXED), comm->rank, report->peer, where);
         break;
     case RONDO_REPORT_OVERLAP:
-        result = rondoInvalidUsage;
-        rondo_comm_failed(comm, result,
-                          "two launches ran at the same time on the %s of rank %d: graphs with ops of one comm "
-                          "must not overlap",
-                          lane, comm->rank);
+        report_overlap(comm, report, lane);
         break;
     case RONDO_REPORT_DIFFERENT:
         report_different(comm, report, lane);

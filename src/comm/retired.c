@@ -43,6 +43,7 @@ rondoResult_t rondo_comm_obtain(struct rondoComm **out)
     pthread_mutex_init(&comm->lock, NULL);
     pthread_mutex_init(&comm->failure_lock, NULL);
     rondo_redops_init(&comm->redops);
+    rondo_labels_init(&comm->labels);
     rondo_registry_init(&comm->registry);
     rondo_inbox_init(&comm->inbox);
     *out = comm;
@@ -90,6 +91,7 @@ void rondo_comm_retire(struct rondoComm *comm)
     __atomic_store_n(&comm->state, RONDO_COMM_RETIRED, __ATOMIC_RELEASE);
     rondo_inbox_fini(&comm->inbox);
     rondo_registry_fini(&comm->registry);
+    rondo_labels_fini(&comm->labels);
     rondo_redops_fini(&comm->redops);
     pthread_mutex_destroy(&comm->lock);
     pthread_mutex_destroy(&comm->failure_lock);

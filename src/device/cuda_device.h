@@ -72,7 +72,8 @@ rondoResult_t rondo_cuda_capture_depend(struct rondo_device *, struct CUstream_s
 rondoResult_t rondo_cuda_capture_continue(struct rondo_device *, struct CUstream_st *, const void *);
 rondoResult_t rondo_cuda_graph_launches(struct rondo_device *, void *, const void *, const struct rondo_launch *,
                                         bool *);
-rondoResult_t rondo_cuda_capture_follows(struct rondo_device *, const struct rondo_capture *, const void *, bool *);
+rondoResult_t rondo_cuda_capture_follows(struct rondo_device *, const struct rondo_capture *, const void *const *,
+                                         size_t, bool *);
 rondoResult_t rondo_cuda_graph_own(struct rondo_device *, void *, void (*)(void *), void *);
 rondoResult_t rondo_cuda_event_record(struct rondo_device *, struct rondo_event *, struct CUstream_st *);
 rondoResult_t rondo_cuda_event_wait(struct rondo_device *, struct rondo_event *, struct CUstream_st *);

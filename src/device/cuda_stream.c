@@ -339,15 +339,23 @@ static rondoResult_t search_expand(struct search *s, CUgraphNode node)
                                  : rondo_fail(rondoSystemError, "out of memory");
 }
 
+static bool is_one_of(CUgraphNode node, const void *const *nodes, size_t count)
+{
+    size_t i = 0;
+    while (i < count && nodes[i] != (const void *)node)
+        i++;
+    return i < count;
+}
+
 rondoResult_t rondo_cuda_capture_follows(struct rondo_device *device, const struct rondo_capture *capture,
-                                         const void *node, bool *follows)
+                                         const void *const *nodes, size_t count, bool *follows)
 {
     struct search s = {0};
     rondoResult_t result = rondoSuccess;
     (void)device;
     *follows = false;
     for (size_t i = 0; i < capture->tail_count; i++)
-        if (capture->tails[i] == node) {
+        if (capture->tails[i] == nodes[0]) {
             *follows = true;
             return rondoSuccess;
         }
@@ -355,9 +363,9 @@ rondoResult_t rondo_cuda_capture_follows(struct rondo_device *device, const stru
         if (!search_add(&s, (CUgraphNode)capture->tails[i]))
             result = rondo_fail(rondoSystemError, "out of memory");
     while (result == rondoSuccess && s.head < s.count && !*follows) {
-        if (s.queue[s.head] == node)
+        if ((const void *)s.queue[s.head] == nodes[0])
             *follows = true;
-        else
+        else if (!is_one_of(s.queue[s.head], nodes, count))
             result = search_expand(&s, s.queue[s.head]);
         s.head++;
     }

@@ -228,9 +228,10 @@ struct rondo_device_ops {
     /* Whether `node`, which may be gone, is a node of `graph` and launches the kernel with arguments that begin as those do. */
     rondoResult_t (*graph_launches)(struct rondo_device *device, void *graph, const void *node,
                                     const struct rondo_launch *launch, bool *does);
-    /* Whether `node` is among `capture->tails` or before one of them. */
-    rondoResult_t (*capture_follows)(struct rondo_device *device, const struct rondo_capture *capture, const void *node,
-                                     bool *follows);
+    /* Whether nodes[0] is among `capture->tails` or before one of them. The others (`count` in all) are known to come before it:
+     * what is before them need not be looked at. */
+    rondoResult_t (*capture_follows)(struct rondo_device *device, const struct rondo_capture *capture,
+                                     const void *const *nodes, size_t count, bool *follows);
     /* The graph owns a reference: `release(object)` is called when the graph, its clones and its executables are gone;
      * release must not call the device layer. On an error release was not called. */
     rondoResult_t (*graph_own)(struct rondo_device *device, void *graph, void (*release)(void *), void *object);

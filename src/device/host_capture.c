@@ -425,15 +425,18 @@ rondoResult_t host_capture_continue(struct rondo_device *device, struct CUstream
     return depend(stream, node, true);
 }
 
-rondoResult_t host_capture_follows(struct rondo_device *device, const struct rondo_capture *capture, const void *node,
-                                   bool *follows)
+/* Nodes that were added before the one in question are not looked at: that is narrow enough. */
+rondoResult_t host_capture_follows(struct rondo_device *device, const struct rondo_capture *capture,
+                                   const void *const *nodes, size_t count, bool *follows)
 {
+    const rondoHostNode_t node = (rondoHostNode_t)nodes[0];
     const struct host_tails tails = {(rondoHostNode_t *)capture->tails, capture->tail_count, 0};
     (void)device;
+    (void)count;
     pthread_mutex_lock(&host_graph_lock);
     const unsigned long mark = ++last_mark;
-    mark_back(&tails, mark, capture->graph, ((rondoHostNode_t)node)->index);
-    *follows = ((rondoHostNode_t)node)->mark == mark;
+    mark_back(&tails, mark, capture->graph, node->index);
+    *follows = node->mark == mark;
     pthread_mutex_unlock(&host_graph_lock);
     return rondoSuccess;
 }

@@ -153,7 +153,8 @@ rondoResult_t host_stream_capture(struct rondo_device *, struct CUstream_st *, s
 rondoResult_t host_capture_depend(struct rondo_device *, struct CUstream_st *, const void *);
 rondoResult_t host_capture_continue(struct rondo_device *, struct CUstream_st *, const void *);
 rondoResult_t host_graph_launches(struct rondo_device *, void *, const void *, const struct rondo_launch *, bool *);
-rondoResult_t host_capture_follows(struct rondo_device *, const struct rondo_capture *, const void *, bool *);
+rondoResult_t host_capture_follows(struct rondo_device *, const struct rondo_capture *, const void *const *, size_t,
+                                   bool *);
 rondoResult_t host_graph_own(struct rondo_device *, void *, void (*)(void *), void *);
 
 rondoResult_t host_graph_open(void *, struct rondo_graph_view *);

@@ -41,8 +41,9 @@ static void print_launch(const struct rondo_described_launch *launch, struct ron
     struct rondo_described_op op;
     PRINT(", \"comm\": ");
     print_string(launch->comm, text);
-    PRINT(", \"rank\": %u, \"ranks\": %u, \"ended\": %s, \"lane\": %d, \"ops\": [", launch->ops.lane->rank,
-          launch->ops.lane->ranks, launch->ended ? "true" : "false", launch->lane);
+    PRINT(", \"rank\": %u, \"ranks\": %u, \"ended\": %s, \"lane\": %d, \"capture\": %u, \"ops\": [",
+          launch->ops.lane->rank, launch->ops.lane->ranks, launch->ended ? "true" : "false", launch->lane,
+          launch->ops.lane->graph);
     for (size_t n = 0; rondo_describe_op(launch, n, &op); n++) {
         PRINT("%s", n ? ", " : "");
         print_op(&op, text);

@@ -66,6 +66,8 @@ static void print_launch(const struct rondo_described_launch *launch, int indent
     PRINT(", comm%s%s rank %u of %u, ", *launch->comm ? " " : "", launch->comm, launch->ops.lane->rank,
           launch->ops.lane->ranks);
     print_lane(launch, text);
+    if (launch->ops.lane->graph) /* as errors name it */
+        PRINT(", graph %u", launch->ops.lane->graph);
     PRINT("%s\n", launch->ended ? ", has ended" : "");
     print_ops(launch, indent, text);
 }

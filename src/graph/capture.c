@@ -3,6 +3,8 @@
 #include "comm/exports.h"
 #include "common/result.h"
 
+#include <string.h>
+
 static struct rondo_capture_record *find(struct rondoComm *comm, uint64_t id)
 {
     for (unsigned i = 0; i < RONDO_CAPTURES; i++)
@@ -19,9 +21,9 @@ static rondoResult_t is_in(struct rondoComm *comm, void *graph, const struct ron
     const struct rondo_launch last = {.kernel = record->last_kernel, .args = lane, .args_bytes = sizeof lane->channels};
     _Static_assert(offsetof(struct rondo_lane_args, channels) == 0, "arguments begin with the channels");
     *is = false;
-    if (record->graph != graph || !record->last_node)
+    if (record->graph != graph || !record->node_count)
         return rondoSuccess;
-    return comm->ops->graph_launches(comm->device, graph, record->last_node, &last, is);
+    return comm->ops->graph_launches(comm->device, graph, record->nodes[0], &last, is);
 }
 
 /* The record of another capture into the same graph, which has nodes before this one's: a program may capture a graph piece by
@@ -82,7 +84,10 @@ static rondoResult_t make_record(struct rondoComm *comm, const struct rondo_capt
         RONDO_TRY(own(comm, capture->graph));
         record = &comm->captures[comm->next_capture];
         comm->next_capture = (comm->next_capture + 1) % RONDO_CAPTURES;
-        *record = (struct rondo_capture_record){.id = capture->id, .lane = choose_lane(comm), .graph = capture->graph};
+        *record = (struct rondo_capture_record){.id = capture->id,
+                                                .lane = choose_lane(comm),
+                                                .number = rondo_labels_add(&comm->labels),
+                                                .graph = capture->graph};
     }
     *out = record;
     return rondoSuccess;
@@ -95,10 +100,10 @@ rondoResult_t rondo_capture_begin(struct rondoComm *comm, struct CUstream_st *st
     bool follows = true;
     if (!record)
         RONDO_TRY(make_record(comm, capture, &record));
-    if (record->last_node)
-        RONDO_TRY(comm->ops->capture_follows(comm->device, capture, record->last_node, &follows));
+    if (record->node_count)
+        RONDO_TRY(comm->ops->capture_follows(comm->device, capture, record->nodes, record->node_count, &follows));
     if (!follows)
-        RONDO_TRY(comm->ops->capture_depend(comm->device, stream, record->last_node));
+        RONDO_TRY(comm->ops->capture_depend(comm->device, stream, record->nodes[0]));
     *out = record;
     return rondoSuccess;
 }
@@ -123,7 +128,10 @@ rondoResult_t rondo_capture_end(struct rondoComm *comm, struct CUstream_st *stre
     RONDO_TRY(comm->ops->stream_capture(comm->device, stream, &capture));
     if (!capture.active || capture.tail_count != 1)
         return rondo_fail(rondoInternalError, "a captured launch left %zu tails", capture.tail_count);
-    record->last_node = capture.tails[0];
+    if (record->node_count < RONDO_CAPTURE_NODES)
+        record->node_count++;
+    memmove(record->nodes + 1, record->nodes, (record->node_count - 1) * sizeof *record->nodes);
+    record->nodes[0] = capture.tails[0];
     record->last_kernel = kernel;
     return rondoSuccess;
 }
@@ -131,5 +139,5 @@ rondoResult_t rondo_capture_end(struct rondoComm *comm, struct CUstream_st *stre
 rondoResult_t rondo_capture_continue(struct rondoComm *comm, struct CUstream_st *stream,
                                      const struct rondo_capture_record *record)
 {
-    return comm->ops->capture_continue(comm->device, stream, record->last_node);
+    return comm->ops->capture_continue(comm->device, stream, record->nodes[0]);
 }

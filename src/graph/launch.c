@@ -22,13 +22,16 @@ struct launched {
     const struct rondo_kernel *last;
 };
 
-void rondo_launch_on_lane(const struct rondoComm *comm, unsigned lane, struct rondo_plan_launch *plan)
+void rondo_launch_on_lane(const struct rondoComm *comm, const struct rondo_capture_record *record,
+                          struct rondo_plan_launch *plan)
 {
-    plan->args.lane = comm->lanes[lane].args;
+    const struct rondo_lane *lane = &comm->lanes[record ? record->lane : RONDO_LANE_EAGER];
+    plan->args.lane = lane->args;
+    plan->args.lane.graph = record ? record->number : 0;
     if (plan->direct)
         plan->args.single.exports = (struct rondo_export_args){.send = RONDO_EXPORT_NONE, .recv = RONDO_EXPORT_NONE};
     if (plan->messages)
-        plan->args.batch.head.fifos = comm->lanes[lane].fifos;
+        plan->args.batch.head.fifos = lane->fifos;
 }
 
 /* Which exported memory a direct work's buffers lie in: the graph's, or what is registered. */
@@ -51,7 +54,6 @@ static void place(struct rondoComm *comm, struct rondo_exports_hold *hold, struc
 static rondoResult_t launch_plan(struct rondoComm *comm, struct rondo_capture_record *record,
                                  const struct rondo_launch_request *request, struct launched *launched)
 {
-    const unsigned lane = record ? record->lane : RONDO_LANE_EAGER;
     struct rondo_plan_launch plan;
     struct rondo_group_plan group = {
         .limits = &comm->limits,
@@ -63,7 +65,7 @@ static rondoResult_t launch_plan(struct rondoComm *comm, struct rondo_capture_re
     rondo_plan_begin(&group);
     while (!rondo_plan_done(&group)) {
         rondo_plan_next(&group, &plan);
-        rondo_launch_on_lane(comm, lane, &plan);
+        rondo_launch_on_lane(comm, record, &plan);
         if (plan.direct)
             place(comm, record ? rondo_capture_hold(comm, record) : NULL, &plan);
         const struct rondo_launch launch = {
@@ -115,6 +117,19 @@ static rondoResult_t launch_eager(struct rondoComm *comm, const struct rondo_lau
     return eager_end(comm, stream, id, launched.count, result);
 }
 
+/* What the capture now holds, for errors. */
+static void note(struct rondoComm *comm, const struct rondo_capture_record *record,
+                 const struct rondo_launch_request *request)
+{
+    const uint32_t ops = (uint32_t)(request->task_count + request->message_count);
+    const struct rondo_task *first = request->tasks;
+    if (request->task_count)
+        rondo_labels_note(&comm->labels, record->number, first->collective,
+                          first->count * rondo_dtype_bytes(first->dtype), ops);
+    else
+        rondo_labels_note(&comm->labels, record->number, RONDO_TRANSFERS, 0, ops);
+}
+
 static rondoResult_t launch_captured(struct rondoComm *comm, const struct rondo_launch_request *request)
 {
     struct CUstream_st *stream = request->streams[0];
@@ -124,6 +139,7 @@ static rondoResult_t launch_captured(struct rondoComm *comm, const struct rondo_
     RONDO_TRY(comm->ops->stream_capture(comm->device, stream, &capture)); /* again: joining has changed its tails */
     RONDO_TRY(rondo_capture_begin(comm, stream, &capture, &record));
     RONDO_TRY(launch_plan(comm, record, request, &launched));
+    note(comm, record, request);
     RONDO_TRY(rondo_capture_end(comm, stream, launched.last, record));
     for (size_t i = 1; i < request->stream_count; i++)
         RONDO_TRY(rondo_capture_continue(comm, request->streams[i], record));
@@ -202,7 +218,7 @@ static rondoResult_t prepared_captured(const struct rondo_prepared *prepared, st
         memcpy(&plan.args, launch.args, launch.args_bytes);
         plan.messages = prepared->launches[i].messages;
         plan.direct = prepared->launches[i].direct;
-        rondo_launch_on_lane(comm, record->lane, &plan);
+        rondo_launch_on_lane(comm, record, &plan);
         if (plan.direct)
             place(comm, rondo_capture_hold(comm, record), &plan);
         launch.args = &plan.args;
@@ -210,6 +226,7 @@ static rondoResult_t prepared_captured(const struct rondo_prepared *prepared, st
         RONDO_TRY(comm->ops->launch(comm->device, &launch));
         last = launch.kernel;
     }
+    rondo_labels_note(&comm->labels, record->number, RONDO_LABEL_PLAN, 0, (uint32_t)prepared->count);
     return rondo_capture_end(comm, stream, last, record);
 }
 

@@ -22,8 +22,9 @@ struct rondo_launch_request {
 /* The comm was entered. rondoInvalidUsage: some streams capture and others do not, or not in the same capture. */
 rondoResult_t rondo_launch_group(struct rondoComm *comm, const struct rondo_launch_request *request);
 
-/* Fills in the part of a launch's arguments that the plan leaves out. */
-void rondo_launch_on_lane(const struct rondoComm *comm, unsigned lane, struct rondo_plan_launch *plan);
+/* Fills in the part of a launch's arguments that the plan leaves out. record NULL: it is eager. */
+void rondo_launch_on_lane(const struct rondoComm *comm, const struct rondo_capture_record *record,
+                          struct rondo_plan_launch *plan);
 
 struct rondo_prepared;
 

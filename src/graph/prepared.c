@@ -59,7 +59,7 @@ rondoResult_t rondo_prepared_add(struct rondo_prepared *prepared, const struct r
     rondo_plan_begin(&group);
     while (!rondo_plan_done(&group)) {
         rondo_plan_next(&group, &plan);
-        rondo_launch_on_lane(prepared->comm, RONDO_LANE_EAGER, &plan);
+        rondo_launch_on_lane(prepared->comm, NULL, &plan);
         RONDO_TRY(keep(prepared, &plan));
     }
     return rondoSuccess;

@@ -59,8 +59,8 @@ RONDO_FN void rondo_pause(unsigned spins)
 {
     (void)spins;
 }
-/* Where the block runs: not 0, the same for all its threads, and most often another one for a block that runs at the same
- * time. */
+/* Where the block runs: not 0, below 2^16, the same for all its threads, and most often another one for a block that runs at the
+ * same time. */
 RONDO_FN uint32_t rondo_place(void)
 {
     uint32_t sm;
@@ -252,7 +252,7 @@ RONDO_FN uint64_t rondo_clock_ns(void)
 }
 RONDO_FN uint32_t rondo_place(void)
 {
-    return (uint32_t)(uintptr_t)&rondo_host_block | 1; /* each thread has its own */
+    return ((uint32_t)((uintptr_t)&rondo_host_block >> 12) & 0x7fff) << 1 | 1; /* threads are pages apart */
 }
 RONDO_FN void rondo_launch_early(void) {}
 RONDO_FN void rondo_launch_wait(void) {}

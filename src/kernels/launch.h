@@ -18,20 +18,20 @@ RONDO_FN struct rondo_run rondo_launch_begin(const struct rondo_lane_args *lane,
     struct rondo_run run;
     uint32_t words[4];
     const bool own = rondo_block() < RONDO_MAX_CHANNELS; /* else the mark is another block's */
-    bool overlapped = false;
+    uint32_t other = 0;
     rondo_launch_early();
     rondo_launch_wait();
     /* The host device marks at once, for nothing: there an overlap cannot be missed, and who tears a comm down never
      * takes a launch for idle that was preempted before its mark. */
     if (RONDO_PLACE_IS_FIXED && own)
-        overlapped = rondo_word_exchange(&channel->busy, rondo_place()) != 0;
+        other = rondo_word_exchange(&channel->busy, rondo_mark(lane));
     rondo_words_load(&channel->epoch, words);
     run.lane = lane;
     run.work = work;
     run.base = 0;
     run.bulk = false;
     run.epoch = words[0];
-    run.overlapped = (RONDO_PLACE_IS_FIXED ? overlapped : words[1] != 0) && own;
+    run.other = !own ? 0 : RONDO_PLACE_IS_FIXED ? other : words[1];
     run.dead = words[2] != 0;
     return run;
 }
@@ -40,15 +40,15 @@ RONDO_FN struct rondo_run rondo_launch_begin(const struct rondo_lane_args *lane,
 RONDO_FN void rondo_launch_mark(const struct rondo_lane_args *lane)
 {
     if (rondo_thread() == 0 && rondo_block() < RONDO_MAX_CHANNELS)
-        rondo_word_store(&lane->channels[rondo_block()].busy, rondo_place());
+        rondo_word_store(&lane->channels[rondo_block()].busy, rondo_mark(lane));
 }
 
 /* To be called once the first lines are on their way, or were not sent as the lane is stopped. */
 RONDO_FN void rondo_launch_check(const struct rondo_run *run)
 {
-    if ((run->dead || run->overlapped) && rondo_thread() == 0)
+    if ((run->dead || run->other) && rondo_thread() == 0)
         rondo_give_up(run->lane, run->dead ? NULL : run->work, run->epoch,
-                      run->dead ? RONDO_REPORT_STOPPED : RONDO_REPORT_OVERLAP, run->lane->rank);
+                      run->dead ? RONDO_REPORT_STOPPED : RONDO_REPORT_OVERLAP, run->other >> 16);
 }
 
 /* Advances the epoch of all channels that are this block's to advance. All threads have read it and are done. */

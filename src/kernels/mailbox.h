@@ -45,10 +45,10 @@ struct rondo_run {
     const struct rondo_lane_args *lane;
     const struct rondo_work *work; /* for the report */
     uint32_t epoch;
-    uint32_t base;   /* first line of the half in use */
-    bool bulk;       /* which is a bulk half: lines are whatever they are, and tokens say when they are there */
-    bool overlapped; /* another launch was found running on the lane */
-    bool dead;       /* the lane is stopped, or a wait was given up: send and wait no more, the results are void */
+    uint32_t base;  /* first line of the half in use */
+    bool bulk;      /* which is a bulk half: lines are whatever they are, and tokens say when they are there */
+    uint32_t other; /* mark of another launch that was found running on the lane; 0: none */
+    bool dead;      /* the lane is stopped, or a wait was given up: send and wait no more, the results are void */
 };
 
 RONDO_FN bool rondo_line_is_special(struct rondo_line line)
@@ -119,6 +119,12 @@ RONDO_FN struct rondo_channel *rondo_own_channel(const struct rondo_lane_args *l
     return &lane->channels[rondo_block() % RONDO_MAX_CHANNELS];
 }
 
+/* What a launch marks its channels with: where the block runs, not 0, and in the upper half of which capture it is. */
+RONDO_FN uint32_t rondo_mark(const struct rondo_lane_args *lane)
+{
+    return rondo_place() | (uint32_t)lane->graph << 16;
+}
+
 /* Writes the first report of a lane, and stops the lane. `work` may be NULL. */
 RONDO_CALL void rondo_give_up(const struct rondo_lane_args *lane, const struct rondo_work *work, uint32_t epoch,
                               uint32_t kind, unsigned peer)
@@ -135,6 +141,7 @@ RONDO_CALL void rondo_give_up(const struct rondo_lane_args *lane, const struct r
             report->bytes = work->bytes;
         }
         rondo_word_store(&report->collective, work ? work->collective : RONDO_TRANSFERS);
+        rondo_word_store(&report->graph, lane->graph);
         rondo_fence();
         rondo_word_store(&report->kind, kind);
     }
@@ -174,9 +181,9 @@ RONDO_CALL uint64_t rondo_wait_look(const struct rondo_lane_args *lane, const st
     if (rondo_block() >= RONDO_MAX_CHANNELS) {
         /* the word is another block's */
     } else if (words[1] == 0) {
-        rondo_word_store(&channel->busy, rondo_place());
-    } else if (RONDO_PLACE_IS_FIXED && words[1] != rondo_place()) {
-        rondo_give_up(lane, work, epoch, RONDO_REPORT_OVERLAP, lane->rank);
+        rondo_word_store(&channel->busy, rondo_mark(lane));
+    } else if (RONDO_PLACE_IS_FIXED && words[1] != rondo_mark(lane)) {
+        rondo_give_up(lane, work, epoch, RONDO_REPORT_OVERLAP, words[1] >> 16);
         return RONDO_WAIT_OVER;
     }
     if (spins % RONDO_SPINS_PER_HOST_LOOK == 0 && rondo_word_load(&lane->report->abort)) {

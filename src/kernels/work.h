@@ -40,7 +40,8 @@ enum rondo_algo {
  * launch, whatever number of channels the launch used. */
 struct rondo_channel {
     uint32_t epoch; /* steps that the lane has run; its parity says which half of the mailbox is next. Wraps freely */
-    uint32_t busy;  /* where the block runs that is running, once it has waited for long or has much to do; 0: none */
+    uint32_t
+        busy; /* rondo_mark of the launch that is running, once it has waited for long or has much to do; 0: none */
     uint32_t
         stop; /* not 0: the comm is gone or has failed; a kernel that sees it touches nothing else. Host, kernels */
     uint32_t claim; /* channel 0 only: set by the block that writes the lane's report */
@@ -51,7 +52,7 @@ enum rondo_report_kind {
     RONDO_REPORT_NONE,
     RONDO_REPORT_TIMEOUT,   /* waited longer than timeout_ns for `peer` */
     RONDO_REPORT_ABORTED,   /* was told to while it waited for `peer` */
-    RONDO_REPORT_OVERLAP,   /* another launch was running on this lane */
+    RONDO_REPORT_OVERLAP,   /* another launch was running on this lane: one of capture `peer` */
     RONDO_REPORT_STOPPED,   /* launched (replayed) although the comm was gone or had failed */
     RONDO_REPORT_DIFFERENT, /* `peer` runs something else: see mine and theirs */
 };
@@ -66,6 +67,7 @@ struct rondo_report {
     uint32_t epoch;
     uint32_t dtype, redop, algo;
     uint32_t collective; /* enum rondo_collective, or RONDO_TRANSFERS */
+    uint32_t graph;      /* rondo_lane_args.graph of the launch */
     uint64_t bytes;
     uint64_t mine, theirs; /* rondo_batch_head.signature */
 };
@@ -105,6 +107,7 @@ struct rondo_lane_args {
     uint32_t half_lines;           /* lines of one half of the mailbox */
     uint32_t bulk_lines;           /* and of one bulk half */
     uint16_t rank, ranks;
+    uint16_t graph; /* number of the comm's capture that the launch is of, for reports; 0: of none */
 };
 
 /* The same for its FIFOs; only launches that may have transfers carry it. */
