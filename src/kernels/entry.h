@@ -235,11 +235,25 @@ RONDO_FN void rondo_part_run(struct rondo_form form, const struct rondo_part *pa
 
 /* ---- a work by the bulk protocol ---- */
 
+/* The form with which a step can be run. */
+RONDO_FN struct rondo_form rondo_form_whole(struct rondo_form form)
+{
+    form.how.whole = true;
+    return form;
+}
+
+RONDO_FN bool rondo_bulk_is_whole(struct rondo_form form, const struct rondo_run *run, uint32_t step)
+{
+    return form.how.ranks && !form.any && rondo_step_is_whole(form.how, form.algo, run, step);
+}
+
 RONDO_FN void rondo_bulk_push(struct rondo_form form, struct rondo_run *run, uint32_t step)
 {
     rondo_run_step(run, step);
     if (form.any)
         rondo_push_any(*run, step);
+    else if (rondo_bulk_is_whole(form, run, step))
+        rondo_push_as(rondo_form_whole(form), run, step);
     else
         rondo_push_as(form, run, step);
     if (form.any && run->lane->posts)
@@ -252,6 +266,8 @@ RONDO_FN void rondo_bulk_deliver(struct rondo_form form, struct rondo_run *run, 
     rondo_bulk_hear(run, RONDO_TOKENS_OF_PUSHES, step);
     if (form.any)
         run->dead = rondo_deliver_any(*run, step);
+    else if (rondo_bulk_is_whole(form, run, step))
+        rondo_deliver_as(rondo_form_whole(form), run, step);
     else
         rondo_deliver_as(form, run, step);
     if (form.any && run->lane->posts && run->work->algo == RONDO_TWO_SHOT)
@@ -285,6 +301,8 @@ RONDO_FN void rondo_bulk_run(struct rondo_form form, const struct rondo_work *wo
         rondo_bulk_hear(run, RONDO_TOKENS_OF_RESULTS, step);
         if (two_shot && form.any)
             run->dead = rondo_gather_any(*run, step);
+        else if (two_shot && rondo_bulk_is_whole(form, run, step))
+            rondo_two_shot_gather(rondo_form_whole(form).how, form.collective, form.element, run, step);
         else if (two_shot)
             rondo_two_shot_gather(form.how, form.collective, form.element, run, step);
     }

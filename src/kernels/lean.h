@@ -95,14 +95,14 @@ RONDO_FN void rondo_lean_line(enum rondo_collective collective, enum rondo_dtype
         if (rondo_reduces(collective)) {
             const struct rondo_line sum = rondo_reduce_looked(dtype, op, ranks, &run, i, own, looked);
             if (!run.dead)
-                rondo_output(collective, element, &run, me, i, sum);
+                rondo_output(how, collective, element, &run, me, i, sum);
         } else {
             RONDO_UNROLL
             for (unsigned r = 0; r < ranks; r++) {
                 const struct rondo_line line =
                     r == me ? own : rondo_pull(&run, ranks, r, rondo_slot_line(work, r, me) + i, looked[r]);
                 if (!run.dead)
-                    rondo_output(collective, element, &run, r, i, line);
+                    rondo_output(how, collective, element, &run, r, i, line);
             }
         }
     }
@@ -166,7 +166,7 @@ RONDO_FN void rondo_lean_reduce(enum rondo_dtype dtype, enum rondo_redop op, uns
                 looked[r] = rondo_line_load(places.from[r] + half);
         const struct rondo_line sum = rondo_reduce_looked(dtype, op, ranks, &run, i, own, looked);
         if (!run.dead)
-            rondo_output(RONDO_REDUCE, element, &run, me, i, sum);
+            rondo_output(how, RONDO_REDUCE, element, &run, me, i, sum);
     }
     if (rondo_block() == 0)
         rondo_tokens_take(&run, RONDO_TOKENS_OF_HALF);
@@ -203,7 +203,7 @@ RONDO_FN void rondo_lean_broadcast(unsigned element, unsigned ranks, const struc
         line = rondo_pull(&run, ranks, root, at, rondo_look(&run, ranks, root, at));
     }
     if (mine && !run.dead && !(me == root && work->send == work->recv))
-        rondo_output(RONDO_BROADCAST, element, &run, root, i, line);
+        rondo_output(how, RONDO_BROADCAST, element, &run, root, i, line);
     if (rondo_block() == 0)
         rondo_tokens_take(&run, RONDO_TOKENS_OF_HALF);
     rondo_launch_end(&run, 1);
