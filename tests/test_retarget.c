@@ -357,7 +357,8 @@ static int executables(struct rig *rig)
     RIG_OK(rondoHostGraphInstantiate(&exec[0], graph));
     RIG_OK(rondoHostGraphInstantiate(&exec[1], graph));
     RIG_OK(rondoHostGraphInstantiate(&exec[2], strange));
-    RIG_REFUSED(rondoInvalidUsage, "other nodes", rondoGraphRetarget(exec[2], graph, &move, 1, &changed));
+    RIG_REFUSED(rondoInvalidArgument, "not instantiated from this graph",
+                rondoGraphRetarget(exec[2], graph, &move, 1, &changed));
     RIG_CHECK(changed == 99, "changed %zu", changed);
     if (retarget(rig, (struct machine_graph *)exec[0], graph, &move, 1, 1))
         return 1;

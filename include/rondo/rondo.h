@@ -381,8 +381,8 @@ typedef enum { rondoDescribeText = 0, rondoDescribeJson = 1 } rondoDescribeForma
  * told by the code that it runs, so ops of another copy of Rondo (a libnccl.so.2 beside this library) are strange kernels.
  *
  * *bytes: in, the room in `buffer`; out, what the text takes with its 0. buffer NULL: only that. rondoInvalidArgument, and
- * nothing is written to it: there is less room; graph or bytes is NULL; there is no such format. Nobody may change the graph meanwhile. Objects of
- * the JSON may get more fields. */
+ * nothing is written to it: there is less room; graph or bytes is NULL; there is no such format. Nobody may change the graph
+ * meanwhile. Lanes are numbered as by rondoCommSetGraphLane. Objects of the JSON may get more fields. */
 RONDO_API rondoResult_t rondoGraphDescribe(void *graph, rondoDescribeFormat_t format, char *buffer, size_t *bytes);
 
 /* From `bytes` of memory to as many of other. */
@@ -400,7 +400,8 @@ typedef struct {
  *
  * *changed, unless NULL: how many ops have a buffer that moved. rondoInvalidArgument, and nothing is changed: a buffer lies in a range in
  * part; it would not be aligned to the type; it would overlap another one of the same launch as the ops do not allow; a range is
- * NULL or goes beyond the address space; exec is another graph's. Not while another thread uses graph or exec. */
+ * NULL or goes beyond the address space; exec is another graph's. rondoUnhandledCudaError: some may have moved, and some not. Not
+ * while another thread uses graph or exec. */
 RONDO_API rondoResult_t rondoGraphRetarget(void *exec, void *graph, const rondoMove_t *moves, size_t count,
                                            size_t *changed);
 

@@ -247,7 +247,11 @@ rondoResult_t rondo_cuda_graph_change(void *exec, void *graph, const struct rond
         RONDO_CU(cuGraphKernelNodeGetParams(changes[i].node->node, &params));
         params.kernelParams = parameters;
         params.extra = NULL;
-        RONDO_CU(cuGraphExecKernelNodeSetParams(exec, changes[i].node->node, &params));
+        const CUresult error = rondo_cuda.cuGraphExecKernelNodeSetParams(exec, changes[i].node->node, &params);
+        if (error == CUDA_ERROR_INVALID_VALUE && i == 0)
+            return rondo_fail(rondoInvalidArgument, "exec was not instantiated from this graph");
+        if (error != CUDA_SUCCESS)
+            return rondo_cuda_failed(error, "cuGraphExecKernelNodeSetParams");
         RONDO_CU(cuGraphKernelNodeSetParams(changes[i].node->node, &params));
     }
     return rondoSuccess;

@@ -207,7 +207,8 @@ struct rondo_device_ops {
     rondoResult_t (*graph_open)(void *graph, struct rondo_graph_view *view);
     void (*graph_close)(struct rondo_graph_view *view);
     /* Gives nodes of a graph, or of graphs inside, other arguments: there, and in an executable that was made from it, for
-     * launches from now on. After an error some may have them, and some not. */
+     * launches from now on. rondoInvalidArgument: it was made from another one, and nothing is changed. After another error some
+     * may have them, and some not. */
     rondoResult_t (*graph_change)(void *exec, void *graph, const struct rondo_graph_change *changes, size_t count);
 
     /* ---- the road of a call: these do not block and are called with the device entered ---- */

@@ -132,6 +132,8 @@ rondoResult_t host_graph_change(void *exec, void *graph, const struct rondo_grap
         result = rondoHostGraphExecUpdate(exec, whole);
         if (result != rondoSuccess)
             swap(changes, args, count);
+        if (result == rondoInvalidUsage)
+            result = rondo_fail(rondoInvalidArgument, "exec was not instantiated from this graph");
     }
     for (size_t i = 0; i < count; i++)
         free(args[i]);

@@ -189,6 +189,8 @@ rondoResult_t rondo_launch_group(struct rondoComm *comm, const struct rondo_laun
 
 /* ---- what was planned before ---- */
 
+/* The end is recorded every time, which is the dearest thing here beside the launch: who comes on another stream later has no other
+ * hold on this one, which may be destroyed, or capture, by then. */
 static rondoResult_t prepared_eager(const struct rondo_prepared *prepared, struct CUstream_st *stream, uint64_t id)
 {
     struct rondoComm *comm = prepared->comm;

@@ -17,7 +17,9 @@
 #include "kernels/exchange.h"
 #include "kernels/launch.h"
 
-/* Where the ranks' buffers are, as this rank reaches them. */
+/* Where the ranks' buffers are, as this rank reaches them: send buffers by rank, for results are formed in that order; receive buffers
+ * by distance from this rank (0: its own), for everyone begins with another peer. So all places are constants where the number of
+ * ranks is one. */
 struct rondo_reached {
     const char *send[RONDO_ARG_PEERS];
     char *recv[RONDO_ARG_PEERS];
@@ -37,22 +39,77 @@ RONDO_FN bool rondo_recv_is_written(unsigned collective, unsigned root, unsigned
 
 /* ---- offers ---- */
 
-RONDO_FN struct rondo_line rondo_offer_line(unsigned number, uint64_t at)
+/* A rank's offers: two words for the send buffer, two for the receive buffer. A word begins with the number of the memory, which has
+ * 15 bits, so no empty line does. They take one line where lines have 16 bytes, two where they have 8. */
+enum { RONDO_OFFER_LINES = 4 / RONDO_LINE_WORDS };
+
+struct rondo_offers {
+    uint32_t w[4];
+};
+
+RONDO_FN char *rondo_offer_at(const struct rondo_run *run, unsigned line, unsigned from, unsigned to)
 {
-    struct rondo_line line = rondo_line_empty();
-    line.w[0] = number << 16 | (uint32_t)(at >> 32); /* numbers have 15 bits: no empty line begins like this */
-    line.w[1] = (uint32_t)at;
-    return line;
+    const struct rondo_lane_args *lane = run->lane;
+    char *mailbox =
+        lane->rank == from ? rondo_mailbox_to(lane, lane->ranks, to) : rondo_mailbox_from(lane, lane->ranks, from);
+    return rondo_token(run, line ? RONDO_TOKENS_OF_MORE_OFFERS : RONDO_TOKENS_OF_OFFERS, mailbox, rondo_slot(from, to));
 }
 
-/* What the offer in `line` of `peer` is to this rank; NULL: nothing. */
-RONDO_FN char *rondo_offer_reach(const struct rondo_exports *exports, unsigned peer, struct rondo_line line)
+RONDO_FN void rondo_offers_store(const struct rondo_run *run, unsigned peer, struct rondo_offers offers)
 {
-    const unsigned number = line.w[0] >> 16;
+    RONDO_UNROLL
+    for (unsigned l = 0; l < RONDO_OFFER_LINES; l++) {
+        struct rondo_line line;
+        RONDO_UNROLL
+        for (unsigned w = 0; w < RONDO_LINE_WORDS; w++)
+            line.w[w] = offers.w[l * RONDO_LINE_WORDS + w];
+        rondo_line_store(rondo_offer_at(run, l, run->lane->rank, peer), line);
+    }
+}
+
+RONDO_FN struct rondo_offers rondo_offers_load(const struct rondo_run *run, unsigned peer)
+{
+    struct rondo_offers offers;
+    RONDO_UNROLL
+    for (unsigned l = 0; l < RONDO_OFFER_LINES; l++) {
+        const struct rondo_line line = rondo_line_load(rondo_offer_at(run, l, peer, run->lane->rank));
+        RONDO_UNROLL
+        for (unsigned w = 0; w < RONDO_LINE_WORDS; w++)
+            offers.w[l * RONDO_LINE_WORDS + w] = line.w[w];
+    }
+    return offers;
+}
+
+RONDO_FN void rondo_offers_clear(const struct rondo_run *run, unsigned peer)
+{
+    for (unsigned l = 0; l < RONDO_OFFER_LINES; l++)
+        rondo_line_store(rondo_offer_at(run, l, peer, run->lane->rank), rondo_line_empty());
+}
+
+/* Waits until they are there, and leaves them. */
+RONDO_FN void rondo_offers_wait(struct rondo_run *run, unsigned peer)
+{
+    uint64_t since = 0;
+    for (unsigned l = 0; l < RONDO_OFFER_LINES; l++) {
+        const void *at = rondo_offer_at(run, l, peer, run->lane->rank);
+        for (unsigned spins = 1; rondo_line_is_empty(rondo_line_load(at)) && !run->dead; spins++) {
+            rondo_pause(spins);
+            if (spins % RONDO_SPINS_PER_LOOK)
+                continue;
+            since = rondo_wait_look(run->lane, run->work, run->epoch, peer, since, spins);
+            run->dead = since == RONDO_WAIT_OVER;
+        }
+    }
+}
+
+/* What an offer of `peer`, two words, is to this rank; NULL: nothing. */
+RONDO_FN char *rondo_offer_reach(const struct rondo_exports *exports, unsigned peer, const uint32_t *w)
+{
+    const unsigned number = w[0] >> 16;
     const uint64_t *maps = (const uint64_t *)(exports + 1) + (uint64_t)peer * RONDO_EXPORTS_MAX;
     if (number >= RONDO_EXPORTS_MAX)
         return NULL;
-    return (char *)(uintptr_t)rondo_wide_load(maps + number) + ((uint64_t)(line.w[0] & 0xffff) << 32 | line.w[1]);
+    return (char *)(uintptr_t)rondo_wide_load(maps + number) + ((uint64_t)(w[0] & 0xffff) << 32 | w[1]);
 }
 
 /* Which memory a buffer of this rank may be offered as now. */
@@ -63,50 +120,26 @@ RONDO_FN unsigned rondo_offer_number(const struct rondo_exports *exports, bool a
     return number;
 }
 
-RONDO_FN char *rondo_offer_at(const struct rondo_run *run, unsigned kind, unsigned from, unsigned to)
-{
-    const struct rondo_lane_args *lane = run->lane;
-    char *mailbox =
-        lane->rank == from ? rondo_mailbox_to(lane, lane->ranks, to) : rondo_mailbox_from(lane, lane->ranks, from);
-    return rondo_token(run, kind, mailbox, rondo_slot(from, to));
-}
-
-/* One thread offers to all: what it reads of the host's doing must be the same for every peer. Returns whether there is
- * nothing to offer that is needed. */
+/* One thread offers to all: what it reads of the host's doing must be the same for every peer. Returns whether something that is
+ * needed is lacking: then nothing is offered. */
 RONDO_FN bool rondo_direct_offer(const struct rondo_run *run, const struct rondo_export_args *args, unsigned collective)
 {
     const struct rondo_lane_args *lane = run->lane;
     const struct rondo_work *work = run->work;
     const bool reads = rondo_send_is_read(collective, work->root, lane->rank);
     const bool writes = rondo_recv_is_written(collective, work->root, lane->rank);
-    const unsigned send = reads ? rondo_offer_number(lane->exports, work->aligned, args->send) : 0;
-    const unsigned recv = writes ? rondo_offer_number(lane->exports, work->aligned, args->recv) : 0;
+    unsigned send = reads ? rondo_offer_number(lane->exports, work->aligned, args->send) : 0;
+    unsigned recv = writes ? rondo_offer_number(lane->exports, work->aligned, args->recv) : 0;
     /* An all-to-all in place would overwrite what is still to be sent. */
     const bool lacks = send == RONDO_EXPORT_NONE || recv == RONDO_EXPORT_NONE ||
                        (collective == RONDO_ALL_TO_ALL && rondo_in_place(collective, run));
-    const unsigned none =
-        RONDO_EXPORT_NONE; /* a rank that lacks anything offers nothing: it is enough to look at one line */
-    for (unsigned d = 1; d < lane->ranks && !run->dead; d++) {
-        const unsigned p = rondo_peer_after(lane->rank, d, lane->ranks);
-        rondo_line_store(rondo_offer_at(run, RONDO_TOKENS_OF_SENDS, lane->rank, p),
-                         rondo_offer_line(lacks ? none : send, args->send_at));
-        rondo_line_store(rondo_offer_at(run, RONDO_TOKENS_OF_RECVS, lane->rank, p),
-                         rondo_offer_line(lacks ? none : recv, args->recv_at));
-    }
+    if (lacks)
+        send = recv = RONDO_EXPORT_NONE;
+    const struct rondo_offers offers = {{send << 16 | (uint32_t)(args->send_at >> 32), (uint32_t)args->send_at,
+                                         recv << 16 | (uint32_t)(args->recv_at >> 32), (uint32_t)args->recv_at}};
+    for (unsigned d = 1; d < lane->ranks && !run->dead; d++)
+        rondo_offers_store(run, rondo_peer_after(lane->rank, d, lane->ranks), offers);
     return lacks;
-}
-
-/* Waits until a line of offers is there, and leaves it. */
-RONDO_FN void rondo_offer_wait(struct rondo_run *run, const void *at, unsigned peer)
-{
-    uint64_t since = 0;
-    for (unsigned spins = 1; rondo_line_is_empty(rondo_line_load(at)) && !run->dead; spins++) {
-        rondo_pause(spins);
-        if (spins % RONDO_SPINS_PER_LOOK)
-            continue;
-        since = rondo_wait_look(run->lane, run->work, run->epoch, peer, since, spins);
-        run->dead = since == RONDO_WAIT_OVER;
-    }
 }
 
 /* The block's offers and its peers'. Returns whether the work can be direct, the same on every rank; then `reached` says where
@@ -122,32 +155,31 @@ RONDO_FN bool rondo_direct_agree(struct rondo_run *run, const struct rondo_expor
     if (rondo_thread() == 0)
         lacks = rondo_direct_offer(run, args, collective);
     rondo_launch_check(run);
-    for (unsigned d = 1 + rondo_thread(); d < ranks && !run->dead; d += rondo_threads()) {
-        const unsigned p = rondo_peer_after(me, d, ranks);
-        rondo_offer_wait(run, rondo_offer_at(run, RONDO_TOKENS_OF_SENDS, p, me), p);
-        rondo_offer_wait(run, rondo_offer_at(run, RONDO_TOKENS_OF_RECVS, p, me), p);
-    }
+    for (unsigned d = 1 + rondo_thread(); d < ranks && !run->dead; d += rondo_threads())
+        rondo_offers_wait(run, rondo_peer_after(me, d, ranks));
     if (rondo_thread() < ranks)
         rondo_fence();
     run->dead = rondo_barrier_any(run->dead);
     if (run->dead)
         return false;
-    reached->send[me] = (const char *)work->send;
-    reached->recv[me] = (char *)work->recv;
+    reached->recv[0] = (char *)work->recv;
+    RONDO_UNROLL
     for (unsigned d = 1; d < ranks; d++) {
         const unsigned p = rondo_peer_after(me, d, ranks);
-        const struct rondo_line send = rondo_line_load(rondo_offer_at(run, RONDO_TOKENS_OF_SENDS, p, me));
-        const struct rondo_line recv = rondo_line_load(rondo_offer_at(run, RONDO_TOKENS_OF_RECVS, p, me));
-        lacks |= send.w[0] >> 16 == RONDO_EXPORT_NONE;
-        reached->send[p] = rondo_offer_reach(lane->exports, p, send);
-        reached->recv[p] = rondo_offer_reach(lane->exports, p, recv);
+        const struct rondo_offers offers = rondo_offers_load(run, p);
+        lacks |= offers.w[0] >> 16 == RONDO_EXPORT_NONE;
+        reached->recv[d] = rondo_offer_reach(lane->exports, p, offers.w + 2);
+    }
+    RONDO_UNROLL
+    for (unsigned r = 0; r < ranks; r++) {
+        if (r == me)
+            reached->send[r] = (const char *)work->send;
+        else
+            reached->send[r] = rondo_offer_reach(lane->exports, r, rondo_offers_load(run, r).w);
     }
     lacks = rondo_barrier_any(lacks);
-    for (unsigned d = 1 + rondo_thread(); d < ranks; d += rondo_threads()) {
-        const unsigned p = rondo_peer_after(me, d, ranks);
-        rondo_line_store(rondo_offer_at(run, RONDO_TOKENS_OF_SENDS, p, me), rondo_line_empty());
-        rondo_line_store(rondo_offer_at(run, RONDO_TOKENS_OF_RECVS, p, me), rondo_line_empty());
-    }
+    for (unsigned d = 1 + rondo_thread(); d < ranks; d += rondo_threads())
+        rondo_offers_clear(run, rondo_peer_after(me, d, ranks));
     if (lacks) { /* whatever this block sends from now on says that the offers were taken */
         rondo_fence();
         rondo_barrier();
@@ -157,118 +189,215 @@ RONDO_FN bool rondo_direct_agree(struct rondo_run *run, const struct rondo_expor
 
 /* ---- moving ---- */
 
-/* The lines of a span that the calling thread handles. */
-RONDO_FN struct rondo_share rondo_share_of_span(const struct rondo_work *work)
+enum { RONDO_DIRECT_LINES = 16 }; /* that a thread has under way at once, of all ranks */
+
+/* How many of a thread's lines of one buffer that is. Loads of peers' memory take a microsecond or two, so there must be many
+ * of them: between two H200s, 16 blocks pulled 125 GB/s with a branch after each load, 320 with these in a row. */
+RONDO_FN unsigned rondo_direct_chunk(struct rondo_how how)
 {
-    struct rondo_share share;
-    share.base = 0;
-    share.stride = work->channels * rondo_threads();
-    share.first = rondo_block() * rondo_threads() + rondo_thread();
-    share.end = work->span;
-    return share;
+    return how.ranks == 2 ? 8 : how.ranks == 4 ? 4 : how.ranks == 8 ? 2 : 1;
 }
 
-/* Reductions, and broadcasts of shards: this rank makes the lines from `base` on of all that it loads. */
+/* The lines of a message, or of this rank's shard of it, that the calling thread handles: first, first + stride, … below `end`; those
+ * below `whole` have all their bytes. `base`: the shard's first line. */
+struct rondo_extent {
+    uint64_t base, first, stride, whole, end;
+};
+
+RONDO_FN struct rondo_extent rondo_extent_of(const struct rondo_work *work, uint64_t base, uint64_t lines)
+{
+    const uint64_t whole = work->bytes / RONDO_LINE_BYTES,
+                   all = (work->bytes + RONDO_LINE_BYTES - 1) / RONDO_LINE_BYTES;
+    struct rondo_extent e;
+    e.base = base;
+    e.first = (uint64_t)rondo_block() * rondo_threads() + rondo_thread();
+    e.stride = (uint64_t)work->channels * rondo_threads();
+    e.end = base >= all ? 0 : base + lines > all ? all - base : lines;
+    e.whole = base >= whole ? 0 : base + lines > whole ? whole - base : lines;
+    return e;
+}
+
+RONDO_FN struct rondo_line rondo_whole_load(const char *buffer, uint64_t i)
+{
+    return ((const struct rondo_line *)buffer)[i];
+}
+RONDO_FN void rondo_whole_store(char *buffer, uint64_t i, struct rondo_line line)
+{
+    ((struct rondo_line *)buffer)[i] = line;
+}
+
+/* What this rank makes of one line of all that it loads. */
+RONDO_FN struct rondo_line rondo_direct_result(unsigned collective, enum rondo_dtype dtype, enum rondo_redop op,
+                                               unsigned ranks, const struct rondo_line *lines)
+{
+    struct rondo_accumulators acc;
+    if (!rondo_reduces(collective))
+        return lines[0];
+    RONDO_UNROLL
+    for (unsigned r = 0; r < ranks; r++) {
+        if (r == 0)
+            rondo_widen(dtype, &acc, lines[r]);
+        else
+            rondo_accumulate(dtype, op, &acc, lines[r]);
+    }
+    return rondo_accumulated(dtype, op, &acc, ranks);
+}
+
+/* Whether rank me's results are for rank p. */
+RONDO_FN bool rondo_direct_flows(unsigned collective, unsigned root, unsigned me, unsigned p)
+{
+    return collective == RONDO_REDUCE_SCATTER ? p == me : rondo_recv_is_written(collective, root, p);
+}
+
+/* Reductions, and broadcasts by shards: this rank makes its lines of all that it loads, and stores them for whom they are. */
 RONDO_FN void rondo_direct_shards(struct rondo_how how, unsigned collective, enum rondo_dtype dtype,
                                   enum rondo_redop op, unsigned element, unsigned ranks, const struct rondo_run *run,
                                   const struct rondo_reached *reached)
 {
     const struct rondo_work *work = run->work;
-    const struct rondo_share share = rondo_share_of_span(work);
-    const unsigned me = run->lane->rank;
-    const bool parts = collective == RONDO_REDUCE_SCATTER, reduces = rondo_reduces(collective);
-    const bool shards = work->algo == RONDO_TWO_SHOT;
-    const uint64_t base = shards ? me * work->span : 0;
-    const uint64_t part = parts ? me * work->bytes : 0;
+    const unsigned me = run->lane->rank, chunk = rondo_direct_chunk(how), root = work->root;
+    const bool shards = rondo_owns_shards(collective), reduces = rondo_reduces(collective);
+    const uint64_t part = shards ? 0 : me * work->bytes;
+    const struct rondo_extent e = rondo_extent_of(work, shards ? me * work->span : 0, work->span);
+    const unsigned sources = reduces ? ranks : 1;
+    const char *from[RONDO_ARG_PEERS];
+    RONDO_UNROLL
+    for (unsigned r = 0; r < ranks; r++)
+        if (reduces)
+            from[r] = reached->send[r];
+        else if (r == root)
+            from[0] = reached->send[r];
     RONDO_ROLLED
-    for (uint64_t i0 = share.first; i0 < share.end; i0 += (uint64_t)how.chunk * share.stride) {
-        struct rondo_line lines[RONDO_MAX_CHUNK][RONDO_ARG_PEERS], results[RONDO_MAX_CHUNK];
-        RONDO_UNROLL
-        for (unsigned u = 0; u < how.chunk; u++) {
-            const uint64_t i = i0 + (uint64_t)u * share.stride;
-            if (i >= share.end || (shards && !rondo_shard_has(work, me, i)))
-                continue;
+    for (uint64_t i0 = e.first; i0 < e.end; i0 += chunk * e.stride) {
+        struct rondo_line lines[RONDO_DIRECT_LINES / 2][RONDO_ARG_PEERS];
+        if (i0 + (chunk - 1) * e.stride < e.whole) {
             RONDO_UNROLL
-            for (unsigned r = 0; r < ranks; r++)
-                if (reduces || r == work->root)
-                    lines[u][r] = rondo_user_load(element, true, reached->send[r] + part, work->bytes, base + i);
-        }
-        RONDO_UNROLL
-        for (unsigned u = 0; u < how.chunk; u++) {
-            struct rondo_accumulators acc;
-            RONDO_UNROLL
-            for (unsigned r = 0; r < ranks; r++) {
-                if (!reduces && r == work->root)
-                    results[u] = lines[u][r];
-                else if (reduces && r == 0)
-                    rondo_widen(dtype, &acc, lines[u][r]);
-                else if (reduces)
-                    rondo_accumulate(dtype, op, &acc, lines[u][r]);
+            for (unsigned r = 0; r < sources; r++) {
+                RONDO_UNROLL
+                for (unsigned u = 0; u < chunk; u++)
+                    lines[u][r] = rondo_whole_load(from[r] + part, e.base + i0 + u * e.stride);
             }
-            if (reduces)
-                results[u] = rondo_accumulated(dtype, op, &acc, ranks);
-        }
-        RONDO_UNROLL
-        for (unsigned u = 0; u < how.chunk; u++) {
-            const uint64_t i = i0 + (uint64_t)u * share.stride;
-            if (i >= share.end || (shards && !rondo_shard_has(work, me, i)))
-                continue;
             RONDO_UNROLL
-            for (unsigned d = 1; d <= ranks; d++) {
-                const unsigned p = rondo_peer_after(me, d == ranks ? 0 : d, ranks);
-                const bool wants = p == me ? parts || rondo_recv_is_written(collective, work->root, p)
-                                           : !parts && rondo_recv_is_written(collective, work->root, p);
-                if (wants)
-                    rondo_user_store(element, true, reached->recv[p], work->bytes, base + i, results[u]);
+            for (unsigned u = 0; u < chunk; u++)
+                lines[u][0] = rondo_direct_result(collective, dtype, op, ranks, lines[u]);
+            RONDO_UNROLL
+            for (unsigned d = ranks; d-- > 0;) { /* this rank's own last */
+                const unsigned p = rondo_peer_after(me, d, ranks);
+                RONDO_UNROLL
+                for (unsigned u = 0; u < chunk; u++)
+                    if (rondo_direct_flows(collective, root, me, p))
+                        rondo_whole_store(reached->recv[d], e.base + i0 + u * e.stride, lines[u][0]);
             }
+            continue;
+        }
+        RONDO_ROLLED
+        for (uint64_t i = i0; i < e.end && i < i0 + chunk * e.stride; i += e.stride) {
+            for (unsigned r = 0; r < sources; r++)
+                lines[0][r] = rondo_user_load(element, true, from[r] + part, work->bytes, e.base + i);
+            const struct rondo_line result = rondo_direct_result(collective, dtype, op, ranks, lines[0]);
+            for (unsigned d = 0; d < ranks; d++)
+                if (rondo_direct_flows(collective, root, me, rondo_peer_after(me, d, ranks)))
+                    rondo_user_store(element, true, reached->recv[d], work->bytes, e.base + i, result);
         }
     }
 }
 
-/* All-gather and all-to-all: this rank's parts go to their places. */
-RONDO_FN void rondo_direct_parts(unsigned collective, unsigned element, unsigned ranks, const struct rondo_run *run,
+/* Lines of one buffer of this rank go to several places: all-gather, and the root's of a broadcast between two. */
+RONDO_FN void rondo_direct_spread(struct rondo_how how, unsigned element, unsigned ranks, const struct rondo_run *run,
+                                  const char *from, char *const *to)
+{
+    const struct rondo_work *work = run->work;
+    const unsigned chunk = rondo_direct_chunk(how);
+    const struct rondo_extent e = rondo_extent_of(work, 0, UINT64_MAX / RONDO_LINE_BYTES);
+    RONDO_ROLLED
+    for (uint64_t i0 = e.first; i0 < e.end; i0 += chunk * e.stride) {
+        struct rondo_line lines[RONDO_DIRECT_LINES / 2];
+        const bool whole = i0 + (chunk - 1) * e.stride < e.whole;
+        if (whole) {
+            RONDO_UNROLL
+            for (unsigned u = 0; u < chunk; u++)
+                lines[u] = rondo_whole_load(from, i0 + u * e.stride);
+        }
+        RONDO_UNROLL
+        for (unsigned d = ranks; d-- > 0;) {
+            if (!to[d])
+                continue;
+            if (whole) {
+                RONDO_UNROLL
+                for (unsigned u = 0; u < chunk; u++)
+                    rondo_whole_store(to[d], i0 + u * e.stride, lines[u]);
+                continue;
+            }
+            RONDO_ROLLED
+            for (uint64_t i = i0; i < e.end && i < i0 + chunk * e.stride; i += e.stride)
+                rondo_user_store(element, true, to[d], work->bytes, i,
+                                 rondo_user_load(element, true, from, work->bytes, i));
+        }
+    }
+}
+
+/* All-to-all: each part goes to its rank. */
+RONDO_FN void rondo_direct_parts(struct rondo_how how, unsigned element, unsigned ranks, const struct rondo_run *run,
                                  const struct rondo_reached *reached)
 {
     const struct rondo_work *work = run->work;
-    const struct rondo_share share = rondo_share_of_span(work);
-    const unsigned me = run->lane->rank;
-    const bool parts = rondo_sends_parts(collective), copies = !rondo_in_place(collective, run);
+    const unsigned me = run->lane->rank, chunk = rondo_direct_chunk(how);
+    const struct rondo_extent e = rondo_extent_of(work, 0, UINT64_MAX / RONDO_LINE_BYTES);
     RONDO_ROLLED
-    for (uint64_t i0 = share.first; i0 < share.end; i0 += (uint64_t)RONDO_MAX_CHUNK * share.stride) {
-        struct rondo_line lines[RONDO_MAX_CHUNK];
+    for (uint64_t i0 = e.first; i0 < e.end; i0 += chunk * e.stride) {
         RONDO_UNROLL
-        for (unsigned d = 1; d <= ranks; d++) {
-            const unsigned p = rondo_peer_after(me, d == ranks ? 0 : d, ranks);
-            if (d == 1 || parts) {
+        for (unsigned d = ranks; d-- > 0;) {
+            struct rondo_line lines[RONDO_DIRECT_LINES / 2];
+            const char *from = (const char *)work->send + rondo_peer_after(me, d, ranks) * work->bytes;
+            char *to = reached->recv[d] + me * work->bytes;
+            if (i0 + (chunk - 1) * e.stride < e.whole) {
                 RONDO_UNROLL
-                for (unsigned u = 0; u < RONDO_MAX_CHUNK; u++)
-                    if (i0 + (uint64_t)u * share.stride < share.end)
-                        lines[u] =
-                            rondo_user_load(element, true, (const char *)work->send + (parts ? p * work->bytes : 0),
-                                            work->bytes, i0 + (uint64_t)u * share.stride);
-            }
-            if (p == me && !copies)
+                for (unsigned u = 0; u < chunk; u++)
+                    lines[u] = rondo_whole_load(from, i0 + u * e.stride);
+                RONDO_UNROLL
+                for (unsigned u = 0; u < chunk; u++)
+                    rondo_whole_store(to, i0 + u * e.stride, lines[u]);
                 continue;
-            RONDO_UNROLL
-            for (unsigned u = 0; u < RONDO_MAX_CHUNK; u++)
-                if (i0 + (uint64_t)u * share.stride < share.end)
-                    rondo_user_store(element, true, reached->recv[p] + me * work->bytes, work->bytes,
-                                     i0 + (uint64_t)u * share.stride, lines[u]);
+            }
+            RONDO_ROLLED
+            for (uint64_t i = i0; i < e.end && i < i0 + chunk * e.stride; i += e.stride)
+                rondo_user_store(element, true, to, work->bytes, i,
+                                 rondo_user_load(element, true, from, work->bytes, i));
         }
     }
 }
 
-/* The root of a broadcast keeps its message, where it is to be in another place. */
-RONDO_FN void rondo_direct_keep(unsigned element, const struct rondo_run *run)
+RONDO_FN void rondo_direct_gather(struct rondo_how how, unsigned element, unsigned ranks, const struct rondo_run *run,
+                                  const struct rondo_reached *reached)
 {
     const struct rondo_work *work = run->work;
-    const uint64_t lines = (work->bytes + RONDO_LINE_BYTES - 1) / RONDO_LINE_BYTES;
-    const uint64_t stride = (uint64_t)work->channels * rondo_threads();
-    if (run->lane->rank != work->root || work->send == work->recv)
+    const unsigned me = run->lane->rank;
+    char *to[RONDO_ARG_PEERS];
+    RONDO_UNROLL
+    for (unsigned d = 0; d < ranks; d++)
+        to[d] = reached->recv[d] + me * work->bytes;
+    if (work->send == to[0])
+        to[0] = NULL;
+    rondo_direct_spread(how, element, ranks, run, (const char *)work->send, to);
+}
+
+/* A broadcast between two: the root's stores cross the link at 357 GB/s, its peer's loads at 329. Among more, by shards: then the root
+ * sends each line once. The root keeps its message too, where it is to be in another place. */
+RONDO_FN void rondo_direct_broadcast(struct rondo_how how, unsigned element, unsigned ranks,
+                                     const struct rondo_run *run, const struct rondo_reached *reached)
+{
+    const struct rondo_work *work = run->work;
+    const unsigned me = run->lane->rank, root = work->root;
+    char *to[RONDO_ARG_PEERS];
+    if (ranks > 2)
+        rondo_direct_shards(how, RONDO_BROADCAST, RONDO_U8, RONDO_SUM, element, ranks, run, reached);
+    if (me != root)
         return;
-    for (uint64_t i = rondo_block() * rondo_threads() + rondo_thread(); i < lines; i += stride)
-        rondo_user_store(element, true, work->recv, work->bytes, i,
-                         rondo_user_load(element, true, work->send, work->bytes, i));
+    RONDO_UNROLL
+    for (unsigned d = 1; d < ranks; d++)
+        to[d] = ranks == 2 ? reached->recv[d] : NULL;
+    to[0] = work->send == work->recv ? NULL : (char *)work->recv;
+    rondo_direct_spread(how, element, ranks, run, (const char *)work->send, to);
 }
 
 /* Runs the work directly, if it can be: false, and nothing has been done. */
@@ -279,12 +408,14 @@ RONDO_FN bool rondo_direct_run(struct rondo_how how, unsigned collective, enum r
     struct rondo_reached reached;
     if (!rondo_direct_agree(run, args, collective, ranks, &reached))
         return run->dead;
-    if (rondo_reduces(collective) || collective == RONDO_BROADCAST)
+    if (rondo_reduces(collective))
         rondo_direct_shards(how, collective, dtype, op, element, ranks, run, &reached);
+    else if (collective == RONDO_BROADCAST)
+        rondo_direct_broadcast(how, element, ranks, run, &reached);
+    else if (collective == RONDO_ALL_GATHER)
+        rondo_direct_gather(how, element, ranks, run, &reached);
     else
-        rondo_direct_parts(collective, element, ranks, run, &reached);
-    if (collective == RONDO_BROADCAST)
-        rondo_direct_keep(element, run);
+        rondo_direct_parts(how, element, ranks, run, &reached);
     rondo_bulk_close(run);
     rondo_bulk_tell(run, RONDO_TOKENS_OF_RESULTS, 0);
     if (rondo_block() == 0 && rondo_thread() == 0)

@@ -295,9 +295,9 @@ enum rondo_token_kind {
     RONDO_TOKENS_OF_SELFTEST = 3, /* selftest.h. What is sent to a kernel that comes too late stays there */
     RONDO_TOKENS_OF_PUSHES = 4,   /* bulk.h */
     RONDO_TOKENS_OF_RESULTS = 6,
-    RONDO_TOKENS_OF_CHECK = 8,  /* signatures */
-    RONDO_TOKENS_OF_SENDS = 10, /* direct.h: offers of send buffers */
-    RONDO_TOKENS_OF_RECVS = 12, /* and of receive buffers */
+    RONDO_TOKENS_OF_CHECK = 8,   /* signatures */
+    RONDO_TOKENS_OF_OFFERS = 10, /* direct.h */
+    RONDO_TOKENS_OF_MORE_OFFERS = 12,
 };
 
 RONDO_FN char *rondo_token(const struct rondo_run *run, unsigned kind, char *mailbox, unsigned slot)
