@@ -226,9 +226,9 @@ RONDO_FN void rondo_whole_store(char *buffer, uint64_t i, struct rondo_line line
     ((struct rondo_line *)buffer)[i] = line;
 }
 
-/* What this rank makes of one line of all that it loads. */
+/* What this rank makes of one line of all that it loads: lines[0], lines[pitch], … */
 RONDO_FN struct rondo_line rondo_direct_result(unsigned collective, enum rondo_dtype dtype, enum rondo_redop op,
-                                               unsigned ranks, const struct rondo_line *lines)
+                                               unsigned ranks, const struct rondo_line *lines, unsigned pitch)
 {
     struct rondo_accumulators acc;
     if (!rondo_reduces(collective))
@@ -236,9 +236,9 @@ RONDO_FN struct rondo_line rondo_direct_result(unsigned collective, enum rondo_d
     RONDO_UNROLL
     for (unsigned r = 0; r < ranks; r++) {
         if (r == 0)
-            rondo_widen(dtype, &acc, lines[r]);
+            rondo_widen(dtype, &acc, lines[0]);
         else
-            rondo_accumulate(dtype, op, &acc, lines[r]);
+            rondo_accumulate(dtype, op, &acc, lines[r * pitch]);
     }
     return rondo_accumulated(dtype, op, &acc, ranks);
 }
@@ -281,7 +281,7 @@ RONDO_FN void rondo_direct_last(unsigned collective, enum rondo_dtype dtype, enu
     RONDO_UNROLL
     for (unsigned r = 0; r < from->count; r++)
         lines[r] = rondo_user_load(element, true, from->buffers[r], work->bytes, i);
-    const struct rondo_line result = rondo_direct_result(collective, dtype, op, ranks, lines);
+    const struct rondo_line result = rondo_direct_result(collective, dtype, op, ranks, lines, 1);
     RONDO_UNROLL
     for (unsigned d = 0; d < ranks; d++)
         if (rondo_direct_flows(collective, work->root, run->lane->rank, rondo_peer_after(run->lane->rank, d, ranks)))
@@ -301,7 +301,7 @@ RONDO_FN void rondo_direct_shards(struct rondo_how how, unsigned collective, enu
         rondo_extent_of(work, rondo_owns_shards(collective) ? me * work->span : 0, work->span);
     RONDO_ROLLED
     for (uint64_t i0 = e.first; i0 < e.end; i0 += chunk * e.stride) {
-        struct rondo_line lines[RONDO_DIRECT_LINES / 2][RONDO_ARG_PEERS];
+        struct rondo_line lines[RONDO_DIRECT_LINES], results[RONDO_DIRECT_LINES / 2];
         if (i0 + (chunk - 1) * e.stride >= e.whole) {
             RONDO_ROLLED
             for (uint64_t i = i0; i < e.end && i < i0 + chunk * e.stride; i += e.stride)
@@ -312,18 +312,18 @@ RONDO_FN void rondo_direct_shards(struct rondo_how how, unsigned collective, enu
         for (unsigned r = 0; r < from.count; r++) {
             RONDO_UNROLL
             for (unsigned u = 0; u < chunk; u++)
-                lines[u][r] = rondo_whole_load(from.buffers[r], e.base + i0 + u * e.stride);
+                lines[r * chunk + u] = rondo_whole_load(from.buffers[r], e.base + i0 + u * e.stride);
         }
         RONDO_UNROLL
         for (unsigned u = 0; u < chunk; u++)
-            lines[u][0] = rondo_direct_result(collective, dtype, op, ranks, lines[u]);
+            results[u] = rondo_direct_result(collective, dtype, op, ranks, lines + u, chunk);
         RONDO_UNROLL
         for (unsigned d = ranks; d-- > 0;) { /* this rank's own last */
             if (!rondo_direct_flows(collective, work->root, me, rondo_peer_after(me, d, ranks)))
                 continue;
             RONDO_UNROLL
             for (unsigned u = 0; u < chunk; u++)
-                rondo_whole_store(reached->recv[d], e.base + i0 + u * e.stride, lines[u][0]);
+                rondo_whole_store(reached->recv[d], e.base + i0 + u * e.stride, results[u]);
         }
     }
 }
