@@ -234,6 +234,8 @@ static int every_op(struct rig *rig)
 
 Test(describe, says_of_every_op_what_it_is)
 {
+    if (rig_ranks(2) < 2)
+        return; /* a message to oneself is a copy */
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2), .no_comm = true}, every_op), 0);
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(4), .no_comm = true}, every_op), 0);
 }

@@ -52,6 +52,7 @@ static int overlap(struct rig *rig)
 {
     static const size_t counts[][2] = {{1, 1}, {1, 5000}, {5000, 1}, {5000, 5000}};
     const size_t *count = counts[atoi(getenv("RONDO_TEST_CASE"))];
+    const bool at_once = getenv("RONDO_TEST_AT_ONCE") != NULL;
     struct capture one, two;
     if (capture_make(rig, &one, count[0]) || capture_make(rig, &two, count[1]))
         return 1;
@@ -60,9 +61,9 @@ static int overlap(struct rig *rig)
     rondoResult_t error;
     if (rig->rank == 0) {
         rig->machine->graph_launch(one.graph, one.stream);
-        while (!graph_lane_busy(rig) && since_ms(start) < 5000)
+        while (!at_once && !graph_lane_busy(rig) && since_ms(start) < 5000)
             usleep(1000);
-        RIG_CHECK(graph_lane_busy(rig), "the first graph does not show");
+        RIG_CHECK(at_once || graph_lane_busy(rig), "the first graph does not show");
         rig->machine->graph_launch(two.graph, two.stream);
         error = await_error(rig, 5000);
         RIG_CHECK(error == rondoInvalidUsage, "error %d", error);
@@ -91,6 +92,17 @@ static int overlap(struct rig *rig)
 Test(overlap, of_two_graphs_is_an_error_on_all_ranks)
 {
     static const char *const cases[] = {"0", "1", "2", "3"};
+    for (int c = 0; c < 4; c++) {
+        setenv("RONDO_TEST_CASE", cases[c], 1);
+        cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2)}, overlap), 0, "case %d", c);
+    }
+}
+
+/* Fault: on GPUs, of two that began before either had waited for long none was found out, and both hung. */
+Test(overlap, of_two_graphs_that_begin_together_is_an_error_on_all_ranks)
+{
+    static const char *const cases[] = {"0", "1", "2", "3"};
+    setenv("RONDO_TEST_AT_ONCE", "1", 1);
     for (int c = 0; c < 4; c++) {
         setenv("RONDO_TEST_CASE", cases[c], 1);
         cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2)}, overlap), 0, "case %d", c);

@@ -134,6 +134,8 @@ static int moves_all(struct rig *rig)
 
 Test(retarget, moves_all_buffers_of_a_graph_on_all_ranks_and_on_one)
 {
+    if (rig_ranks(2) < 2)
+        return; /* a message to oneself is a copy */
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2)}, moves_all), 0);
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(3)}, moves_all), 0);
     if (rig_on_host())
@@ -268,6 +270,8 @@ static int refusals(struct rig *rig)
 
 Test(retarget, refuses_what_ops_are_refused_for_and_changes_nothing)
 {
+    if (rig_ranks(2) < 2)
+        return;
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2)}, refusals), 0);
 }
 

@@ -226,9 +226,9 @@ RONDO_FN void rondo_whole_store(char *buffer, uint64_t i, struct rondo_line line
     ((struct rondo_line *)buffer)[i] = line;
 }
 
-/* What this rank makes of one line of all that it loads. */
+/* What this rank makes of one line of all that it loads: lines[0], lines[pitch], … */
 RONDO_FN struct rondo_line rondo_direct_result(unsigned collective, enum rondo_dtype dtype, enum rondo_redop op,
-                                               unsigned ranks, const struct rondo_line *lines)
+                                               unsigned ranks, const struct rondo_line *lines, unsigned pitch)
 {
     struct rondo_accumulators acc;
     if (!rondo_reduces(collective))
@@ -236,9 +236,9 @@ RONDO_FN struct rondo_line rondo_direct_result(unsigned collective, enum rondo_d
     RONDO_UNROLL
     for (unsigned r = 0; r < ranks; r++) {
         if (r == 0)
-            rondo_widen(dtype, &acc, lines[r]);
+            rondo_widen(dtype, &acc, lines[0]);
         else
-            rondo_accumulate(dtype, op, &acc, lines[r]);
+            rondo_accumulate(dtype, op, &acc, lines[r * pitch]);
     }
     return rondo_accumulated(dtype, op, &acc, ranks);
 }
@@ -249,55 +249,81 @@ RONDO_FN bool rondo_direct_flows(unsigned collective, unsigned root, unsigned me
     return collective == RONDO_REDUCE_SCATTER ? p == me : rondo_recv_is_written(collective, root, p);
 }
 
-/* Reductions, and broadcasts by shards: this rank makes its lines of all that it loads, and stores them for whom they are. */
+/* Where this rank loads from, of a collective by shards: from all, or the root. */
+struct rondo_direct_from {
+    const char *buffers[RONDO_ARG_PEERS];
+    unsigned count;
+};
+
+RONDO_FN struct rondo_direct_from rondo_direct_sources(unsigned collective, unsigned ranks, const struct rondo_run *run,
+                                                       const struct rondo_reached *reached)
+{
+    const struct rondo_work *work = run->work;
+    const uint64_t part = collective == RONDO_REDUCE_SCATTER ? run->lane->rank * work->bytes : 0;
+    struct rondo_direct_from from;
+    from.count = rondo_reduces(collective) ? ranks : 1;
+    RONDO_UNROLL
+    for (unsigned r = 0; r < ranks; r++)
+        if (rondo_reduces(collective))
+            from.buffers[r] = reached->send[r] + part;
+        else if (r == work->root)
+            from.buffers[0] = reached->send[r];
+    return from;
+}
+
+/* One line of what follows, which may be at a message's end. */
+RONDO_FN void rondo_direct_last(unsigned collective, enum rondo_dtype dtype, enum rondo_redop op, unsigned element,
+                                unsigned ranks, const struct rondo_run *run, const struct rondo_direct_from *from,
+                                const struct rondo_reached *reached, uint64_t i)
+{
+    const struct rondo_work *work = run->work;
+    struct rondo_line lines[RONDO_ARG_PEERS];
+    RONDO_UNROLL
+    for (unsigned r = 0; r < from->count; r++)
+        lines[r] = rondo_user_load(element, true, from->buffers[r], work->bytes, i);
+    const struct rondo_line result = rondo_direct_result(collective, dtype, op, ranks, lines, 1);
+    RONDO_UNROLL
+    for (unsigned d = 0; d < ranks; d++)
+        if (rondo_direct_flows(collective, work->root, run->lane->rank, rondo_peer_after(run->lane->rank, d, ranks)))
+            rondo_user_store(element, true, reached->recv[d], work->bytes, i, result);
+}
+
+/* Reductions, and broadcasts by shards: this rank makes its lines of all that it loads, and stores them for whom they are. All arrays
+ * have constant places in them, or they would not be registers. */
 RONDO_FN void rondo_direct_shards(struct rondo_how how, unsigned collective, enum rondo_dtype dtype,
                                   enum rondo_redop op, unsigned element, unsigned ranks, const struct rondo_run *run,
                                   const struct rondo_reached *reached)
 {
     const struct rondo_work *work = run->work;
-    const unsigned me = run->lane->rank, chunk = rondo_direct_chunk(how), root = work->root;
-    const bool shards = rondo_owns_shards(collective), reduces = rondo_reduces(collective);
-    const uint64_t part = shards ? 0 : me * work->bytes;
-    const struct rondo_extent e = rondo_extent_of(work, shards ? me * work->span : 0, work->span);
-    const unsigned sources = reduces ? ranks : 1;
-    const char *from[RONDO_ARG_PEERS];
-    RONDO_UNROLL
-    for (unsigned r = 0; r < ranks; r++)
-        if (reduces)
-            from[r] = reached->send[r];
-        else if (r == root)
-            from[0] = reached->send[r];
+    const unsigned me = run->lane->rank, chunk = rondo_direct_chunk(how);
+    const struct rondo_direct_from from = rondo_direct_sources(collective, ranks, run, reached);
+    const struct rondo_extent e =
+        rondo_extent_of(work, rondo_owns_shards(collective) ? me * work->span : 0, work->span);
     RONDO_ROLLED
     for (uint64_t i0 = e.first; i0 < e.end; i0 += chunk * e.stride) {
-        struct rondo_line lines[RONDO_DIRECT_LINES / 2][RONDO_ARG_PEERS];
-        if (i0 + (chunk - 1) * e.stride < e.whole) {
-            RONDO_UNROLL
-            for (unsigned r = 0; r < sources; r++) {
-                RONDO_UNROLL
-                for (unsigned u = 0; u < chunk; u++)
-                    lines[u][r] = rondo_whole_load(from[r] + part, e.base + i0 + u * e.stride);
-            }
-            RONDO_UNROLL
-            for (unsigned u = 0; u < chunk; u++)
-                lines[u][0] = rondo_direct_result(collective, dtype, op, ranks, lines[u]);
-            RONDO_UNROLL
-            for (unsigned d = ranks; d-- > 0;) { /* this rank's own last */
-                const unsigned p = rondo_peer_after(me, d, ranks);
-                RONDO_UNROLL
-                for (unsigned u = 0; u < chunk; u++)
-                    if (rondo_direct_flows(collective, root, me, p))
-                        rondo_whole_store(reached->recv[d], e.base + i0 + u * e.stride, lines[u][0]);
-            }
+        struct rondo_line lines[RONDO_DIRECT_LINES], results[RONDO_DIRECT_LINES / 2];
+        if (i0 + (chunk - 1) * e.stride >= e.whole) {
+            RONDO_ROLLED
+            for (uint64_t i = i0; i < e.end && i < i0 + chunk * e.stride; i += e.stride)
+                rondo_direct_last(collective, dtype, op, element, ranks, run, &from, reached, e.base + i);
             continue;
         }
-        RONDO_ROLLED
-        for (uint64_t i = i0; i < e.end && i < i0 + chunk * e.stride; i += e.stride) {
-            for (unsigned r = 0; r < sources; r++)
-                lines[0][r] = rondo_user_load(element, true, from[r] + part, work->bytes, e.base + i);
-            const struct rondo_line result = rondo_direct_result(collective, dtype, op, ranks, lines[0]);
-            for (unsigned d = 0; d < ranks; d++)
-                if (rondo_direct_flows(collective, root, me, rondo_peer_after(me, d, ranks)))
-                    rondo_user_store(element, true, reached->recv[d], work->bytes, e.base + i, result);
+        RONDO_UNROLL
+        for (unsigned r = 0; r < from.count; r++) {
+            RONDO_UNROLL
+            for (unsigned u = 0; u < chunk; u++)
+                lines[r * chunk + u] = rondo_whole_load(from.buffers[r], e.base + i0 + u * e.stride);
+        }
+        RONDO_UNROLL
+        for (unsigned u = 0; u < chunk; u++)
+            results[u] = rondo_direct_result(collective, dtype, op, ranks, lines + u, chunk);
+        RONDO_UNROLL
+        for (unsigned d = ranks; d-- > 0;) { /* this rank's own last */
+            if (!rondo_direct_flows(collective, work->root, me, rondo_peer_after(me, d, ranks)))
+                continue;
+            RONDO_UNROLL
+            for (unsigned u = 0; u < chunk; u++)
+                rondo_whole_store(reached->recv[d], e.base + i0 + u * e.stride, results[u]);
         }
     }
 }

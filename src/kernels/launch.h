@@ -7,11 +7,11 @@
 /* What follows may load, but must look at run.dead before it sends: a lane that is stopped must be left alone. The look
  * is late on purpose, so that the lane's words and the first payload are loaded at the same time.
  *
- * A launch that waits for long, or has much to do, marks its channels with where it runs. Two launches that run at the same
- * time cannot both make progress; they are found out by the one that sees the other's mark at its start, and on the host
- * device in a long wait too (rondo_wait_look). On GPUs two that start within some 0.2 ms of each other, before either
- * has marked, are ended by the timeout only, if there is one. Marking at the start of every launch would cost 0.1 us, by an atomic exchange 0.3 us (1 KiB on
- * two H200s, docs/decisions/0003). */
+ * A launch that waits for long, or has much to do, marks its channels with where it runs and which capture it is of. Two
+ * launches that run at the same time cannot both make progress; they are found out by the one that sees the other's mark at
+ * its start, or in a long wait (rondo_wait_look). On GPUs two of one capture (two executables of a graph) that start within
+ * some 0.2 ms of each other, before either has marked, are ended by the timeout only, if there is one. Marking at the start of
+ * every launch would cost 0.1 us, by an atomic exchange 0.3 us (1 KiB on two H200s, docs/decisions/0003). */
 RONDO_FN struct rondo_run rondo_launch_begin(const struct rondo_lane_args *lane, const struct rondo_work *work)
 {
     struct rondo_channel *channel = rondo_own_channel(lane);

@@ -182,7 +182,7 @@ RONDO_CALL uint64_t rondo_wait_look(const struct rondo_lane_args *lane, const st
         /* the word is another block's */
     } else if (words[1] == 0) {
         rondo_word_store(&channel->busy, rondo_mark(lane));
-    } else if (RONDO_PLACE_IS_FIXED && words[1] != rondo_mark(lane)) {
+    } else if (RONDO_PLACE_IS_FIXED ? words[1] != rondo_mark(lane) : words[1] >> 16 != lane->graph) {
         rondo_give_up(lane, work, epoch, RONDO_REPORT_OVERLAP, words[1] >> 16);
         return RONDO_WAIT_OVER;
     }

@@ -398,7 +398,9 @@ void rondo_plan_next(struct rondo_group_plan *plan, struct rondo_plan_launch *la
         count = count ? count : 1;
     }
     const bool messages = plan->messages_left && count == left;
-    if (count != 1 || messages || !plan_single(plan->limits, tasks, launch))
+    const bool single = count == 1 && plan_single(plan->limits, tasks, launch);
+    /* A direct work has a kernel of its own on all ranks, whichever of them have messages: these come behind it. */
+    if (!single || (messages && !launch->direct))
         plan_batch(plan, count, messages, launch);
     plan->tasks_done += launch->works;
     plan->messages_left -= launch->messages;

@@ -74,8 +74,8 @@ void rondo_plan_begin(struct rondo_group_plan *plan);
 
 bool rondo_plan_done(const struct rondo_group_plan *plan);
 
-/* Plans the next launch: as many of the tasks as fit into one and, beside the last tasks and after them, the next round of
- * messages: as many between each pair of ranks as sender and receiver both agree on, whatever else their groups hold. A launch
+/* Plans the next launch: as many of the tasks as fit into one and, beside the last tasks (unless that is a direct work) and after
+ * them, the next round of messages: as many between each pair of ranks as sender and receiver both agree on, whatever else their groups hold. A launch
  * of messages ends when the peers have done their part, which they may do after a group of the same tasks: so none comes before
  * the last of the tasks. */
 void rondo_plan_next(struct rondo_group_plan *plan, struct rondo_plan_launch *launch);
