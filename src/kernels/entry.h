@@ -101,7 +101,7 @@ RONDO_FN void rondo_deliver_as(struct rondo_form form, struct rondo_run *run, ui
 /* The same for any work. Code for 2 and 4 ranks differs in how many lines are looked at together. */
 RONDO_CALL void rondo_push_any(struct rondo_run run, uint32_t step)
 {
-    const struct rondo_how two = {2, 1, true}, four = {4, 1, true}, any = {0, 1, true};
+    const struct rondo_how two = {2, 1, true, false}, four = {4, 1, true, false}, any = {0, 1, true, false};
     if (run.lane->ranks == 2)
         rondo_push_as(rondo_form_of(two, run.work), &run, step);
     else if (run.lane->ranks == 4)
@@ -113,7 +113,7 @@ RONDO_CALL void rondo_push_any(struct rondo_run run, uint32_t step)
 /* Returns whether the run is dead. */
 RONDO_CALL bool rondo_deliver_any(struct rondo_run run, uint32_t step)
 {
-    const struct rondo_how two = {2, 1, true}, four = {4, 1, true}, any = {0, 1, true};
+    const struct rondo_how two = {2, 1, true, false}, four = {4, 1, true, false}, any = {0, 1, true, false};
     if (run.lane->ranks == 2)
         rondo_deliver_as(rondo_form_of(two, run.work), &run, step);
     else if (run.lane->ranks == 4)
@@ -125,7 +125,7 @@ RONDO_CALL bool rondo_deliver_any(struct rondo_run run, uint32_t step)
 
 RONDO_CALL bool rondo_gather_any(struct rondo_run run, uint32_t step)
 {
-    const struct rondo_how any = {0, 1, true};
+    const struct rondo_how any = {0, 1, true, false};
     rondo_two_shot_gather(any, run.work->collective, rondo_dtype_bytes(run.work->dtype), &run, step);
     return run.dead;
 }
@@ -356,7 +356,7 @@ RONDO_FN void rondo_single_as(enum rondo_collective collective, enum rondo_algo 
     const unsigned ranks = args->lane.ranks;
     const unsigned element = rondo_dtype_bytes(rondo_reduces(collective) ? dtype : args->work.dtype);
     const bool direct = !rondo_owns_shards(collective) || algo == RONDO_TWO_SHOT;
-    const struct rondo_form form = {{0, 1, false}, false, direct, collective, algo, dtype, op, element};
+    const struct rondo_form form = {{0, 1, false, false}, false, direct, collective, algo, dtype, op, element};
     const bool lean = algo == RONDO_ONE_SHOT && !args->work.bulk && args->work.steps == 1 &&
                       args->work.step_lines == args->work.channels * rondo_threads();
     if (lean && ranks == 2)
@@ -367,9 +367,9 @@ RONDO_FN void rondo_single_as(enum rondo_collective collective, enum rondo_algo 
         rondo_single_lean(collective, dtype, op, element, 8, args);
     else if (tuned && ranks == 2)
         rondo_single_of(form, 2, 4, args);
-    else if (tuned && ranks == 4)
+    else if (RONDO_VARIANTS && tuned && ranks == 4)
         rondo_single_of(form, 4, 2, args);
-    else if (tuned && ranks == 8)
+    else if (RONDO_VARIANTS && tuned && ranks == 8)
         rondo_single_of(form, 8, 1, args);
     else
         rondo_single_steps(form, args);
@@ -424,7 +424,7 @@ RONDO_FN void rondo_transfers_body(const struct rondo_batch_head *head)
 /* Nothing is known of its works when it is compiled. */
 RONDO_FN struct rondo_form rondo_form_any(void)
 {
-    const struct rondo_form form = {.how = {0, 1, true}, .any = true};
+    const struct rondo_form form = {.how = {0, 1, true, false}, .any = true};
     return form;
 }
 

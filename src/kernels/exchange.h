@@ -20,7 +20,10 @@
 #include "kernels/reduce.h"
 #include "kernels/user.h"
 
-enum { RONDO_MAX_CHUNK = 4 };
+enum {
+    RONDO_MAX_CHUNK = 4,
+    RONDO_MAX_LOOKED = 8, /* chunk times ranks, where these are fixed */
+};
 
 struct rondo_how {
     unsigned ranks; /* 0: as the lane says */
@@ -288,7 +291,7 @@ RONDO_FN void rondo_one_shot_reduce(struct rondo_how how, unsigned collective, e
     if (how.whole) {
         RONDO_ROLLED
         for (uint64_t i0 = share.first; i0 < share.end && !run->dead; i0 += (uint64_t)how.chunk * share.stride) {
-            struct rondo_line own[RONDO_MAX_CHUNK], looked[RONDO_MAX_CHUNK][RONDO_ARG_PEERS];
+            struct rondo_line own[RONDO_MAX_CHUNK], looked[RONDO_MAX_LOOKED];
             RONDO_UNROLL
             for (unsigned u = 0; u < how.chunk; u++) {
                 const uint64_t i = i0 + (uint64_t)u * share.stride;
@@ -296,15 +299,15 @@ RONDO_FN void rondo_one_shot_reduce(struct rondo_how how, unsigned collective, e
                 RONDO_UNROLL
                 for (unsigned r = 0; r < how.ranks; r++)
                     if (r != me)
-                        looked[u][r] =
+                        looked[u * how.ranks + r] =
                             rondo_look(run, how.ranks, r, rondo_slot_line(work, r, me) + (uint32_t)(i - share.base));
             }
             RONDO_UNROLL
             for (unsigned u = 0; u < how.chunk; u++) {
                 const uint64_t i = i0 + (uint64_t)u * share.stride;
-                rondo_output(
-                    how, collective, element, run, me, i,
-                    rondo_reduce_looked(dtype, op, how.ranks, run, (uint32_t)(i - share.base), own[u], looked[u]));
+                rondo_output(how, collective, element, run, me, i,
+                             rondo_reduce_looked(dtype, op, how.ranks, run, (uint32_t)(i - share.base), own[u],
+                                                 looked + u * how.ranks));
             }
         }
         return;

@@ -55,7 +55,7 @@ RONDO_FN void rondo_lean_line(enum rondo_collective collective, enum rondo_dtype
                               unsigned element, unsigned ranks, const struct rondo_lane_args *lane,
                               const struct rondo_work *work, uint32_t line0, uint32_t i, bool mine)
 {
-    const struct rondo_how how = {ranks, 1, false};
+    const struct rondo_how how = {ranks, 1, false, false};
     const unsigned me = lane->rank;
     const bool parts = rondo_sends_parts(collective);
     const struct rondo_lean_places places = rondo_lean_find(ranks, lane, work, line0, i, mine);
@@ -138,7 +138,7 @@ RONDO_FN void rondo_lean_reduce(enum rondo_dtype dtype, enum rondo_redop op, uns
 {
     const struct rondo_lane_args *lane = &args->lane;
     const struct rondo_work *work = &args->work;
-    const struct rondo_how how = {ranks, 1, false};
+    const struct rondo_how how = {ranks, 1, false, false};
     const unsigned me = lane->rank, root = work->root, element = rondo_dtype_bytes(dtype);
     const uint32_t i = rondo_block() * rondo_threads() + rondo_thread();
     const bool mine = i < (uint32_t)work->span;
@@ -178,7 +178,7 @@ RONDO_FN void rondo_lean_broadcast(unsigned element, unsigned ranks, const struc
 {
     const struct rondo_lane_args *lane = &args->lane;
     const struct rondo_work *work = &args->work;
-    const struct rondo_how how = {ranks, 1, false};
+    const struct rondo_how how = {ranks, 1, false, false};
     const unsigned me = lane->rank, root = work->root;
     const uint32_t i = rondo_block() * rondo_threads() + rondo_thread();
     const bool mine = i < (uint32_t)work->span;
