@@ -60,23 +60,65 @@ static bool find_ops(struct merged *merged)
     return true;
 }
 
-/* No rank is done with an op before every other one has come to it. So of two clocks, one is not so far ahead that
- * one rank would be done before the other came, and not so far behind that the other would be. */
-static void align(struct merged *merged, int r)
+static int by_number(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* How far rank r's clock is ahead of the first one's: the median over some ops, whose ends are taken for simultaneous. */
+static int64_t median_of_ends(const struct merged *merged, int r, size_t from, size_t to, int64_t *numbers)
+{
+    for (size_t i = from; i < to; i++)
+        numbers[i - from] = merged->ops[i].records[r]->done - merged->ops[i].records[0]->done;
+    qsort(numbers, to - from, sizeof *numbers, by_number);
+    return numbers[(to - from) / 2];
+}
+
+/* What an op takes once all have come: that of its last rank. */
+static int64_t shortest_op(const struct merged *merged)
+{
+    int64_t shortest = INT64_MAX;
+    for (size_t i = 0; i < merged->op_count; i++)
+        for (int r = 0; r < merged->count; r++) {
+            const struct record *record = merged->ops[i].records[r];
+            if (record->done - record->arrival < shortest)
+                shortest = record->done - record->arrival;
+        }
+    return shortest;
+}
+
+/* All ranks end an op within the time that it takes once the last one has come: so their ends show how far a clock is ahead, to that
+ * time, whoever was late. (Arrivals show it only if now one is first and now the other.) What is sure is that no rank is done
+ * before another one has come. Clocks that drift show in the difference between the older half of the ops and the younger. */
+static bool align(struct merged *merged, int r)
 {
     struct rank *rank = &merged->ranks[r];
-    int64_t low = INT64_MIN, high = INT64_MAX;
-    for (size_t i = 0; i < merged->op_count; i++) {
-        const struct record *mine = merged->ops[i].records[0], *theirs = merged->ops[i].records[r];
-        if (theirs->arrival - mine->done > low)
-            low = theirs->arrival - mine->done;
-        if (theirs->done - mine->arrival < high)
-            high = theirs->done - mine->arrival;
+    const size_t count = merged->op_count;
+    int64_t low = INT64_MIN, high = INT64_MAX, *numbers = malloc((count + 1) * sizeof *numbers);
+    if (!numbers || !count) {
+        const bool fine = numbers != NULL;
+        free(numbers);
+        return fine;
     }
-    if (merged->op_count == 0)
-        return;
-    rank->offset = low + (high - low) / 2;
-    rank->error = (high - low + 1) / 2;
+    for (size_t i = 0; i < count; i++) {
+        const struct record *mine = merged->ops[i].records[0], *theirs = merged->ops[i].records[r];
+        low = theirs->arrival - mine->done > low ? theirs->arrival - mine->done : low;
+        high = theirs->done - mine->arrival < high ? theirs->done - mine->arrival : high;
+    }
+    rank->offset = median_of_ends(merged, r, 0, count, numbers);
+    rank->error = shortest_op(merged);
+    if (count > 1) {
+        const int64_t older = median_of_ends(merged, r, 0, count / 2, numbers),
+                      younger = median_of_ends(merged, r, count / 2, count, numbers);
+        rank->error += llabs(younger - older) / 2;
+    }
+    if (low <= high && rank->offset < low)
+        rank->offset = low;
+    if (low <= high && rank->offset > high)
+        rank->offset = high;
+    free(numbers);
+    return true;
 }
 
 bool trace_match(struct merged *merged)
@@ -88,6 +130,9 @@ bool trace_match(struct merged *merged)
     for (int r = 0; r < merged->count; r++)
         one_clock &= merged->ranks[r].host_clock; /* a comm's ranks are on one machine */
     for (int r = 1; r < merged->count && !one_clock; r++)
-        align(merged, r);
+        if (!align(merged, r)) {
+            fprintf(stderr, "rondo-trace: out of memory\n");
+            return false;
+        }
     return true;
 }

@@ -78,7 +78,7 @@ static double mean_us(const struct waits *waits)
 static double p99_us(struct waits *waits)
 {
     qsort(waits->numbers, waits->count, sizeof *waits->numbers, by_number);
-    return waits->count ? waits->numbers[(waits->count - 1) * 99 / 100] * 1e-3 : 0;
+    return waits->count ? waits->numbers[(waits->count * 99 + 99) / 100 - 1] * 1e-3 : 0;
 }
 
 static int most_waited_for(const struct tally *tally, const struct merged *merged)
@@ -93,19 +93,14 @@ static int most_waited_for(const struct tally *tally, const struct merged *merge
 static void print_clocks(const struct merged *merged, FILE *out)
 {
     int64_t error = 0;
-    for (int r = 1; r < merged->count; r++) {
-        const struct rank *rank = &merged->ranks[r];
-        if (llabs(rank->error) > llabs(error))
-            error = rank->error;
-    }
+    for (int r = 1; r < merged->count; r++)
+        error = merged->ranks[r].error > error ? merged->ranks[r].error : error;
     if (merged->count < 2 || merged->op_count == 0)
         return;
     if (error == 0)
         fprintf(out, "clocks: all ranks have the same\n");
-    else if (error > 0)
-        fprintf(out, "clocks: aligned within %.3f us\n", (double)error * 1e-3);
     else
-        fprintf(out, "clocks: not aligned better than %.3f us: they drift\n", (double)-error * 1e-3);
+        fprintf(out, "clocks: aligned within about %.3f us\n", (double)error * 1e-3);
 }
 
 static void print_straggler(const struct tally *tally, const struct merged *merged, FILE *out)
@@ -118,7 +113,7 @@ static void print_straggler(const struct tally *tally, const struct merged *merg
             "straggler: rank %d: last in %zu of %zu ops, each other rank then waited %.3f us in the mean; %.3f ms in "
             "all%s\n",
             merged->ranks[most].rank, tally->last[most], tally->ops, mean, tally->caused[most] * 1e-6,
-            mean * 1e3 < (double)llabs(error) ? "; less than the clocks can tell" : "");
+            mean * 1e3 < (double)error ? "; less than the clocks can tell" : "");
 }
 
 static void print_ranks(struct tally *tally, const struct merged *merged, FILE *out)

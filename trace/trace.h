@@ -31,7 +31,7 @@ struct rank {
     struct record *records; /* by lane and epoch */
     size_t record_count;
     int64_t offset; /* its clock less the first file's */
-    int64_t error;  /* the offset is right within this; negative: no one offset fits all ops, by so much */
+    int64_t error;  /* the offset is right within about this */
 };
 
 /* An op that all files have: rank r's record is records[r], in the order of the files. */

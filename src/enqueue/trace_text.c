@@ -29,7 +29,7 @@ static void print_numbers(uint64_t *numbers, size_t count, struct rondo_describe
     for (size_t i = 0; i < count; i++)
         sum += (double)numbers[i];
     qsort(numbers, count, sizeof *numbers, by_number);
-    PRINT(" %11.3f %11.3f", sum / (double)count * 1e-3, (double)numbers[(count - 1) * 99 / 100] * 1e-3);
+    PRINT(" %11.3f %11.3f", sum / (double)count * 1e-3, (double)numbers[(count * 99 + 99) / 100 - 1] * 1e-3);
 }
 
 /* The records of the op that `first` is of. Those that were told are marked by lane RONDO_MAX_LANES. */

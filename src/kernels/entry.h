@@ -227,12 +227,14 @@ RONDO_FN void rondo_part_run(struct rondo_form form, const struct rondo_part *pa
         if (step - lag == steps - 1)
             rondo_last_step_send(run, steps);
         rondo_part_deliver(form, part, run, step - lag);
-        if (step == lag)
+        if (step == lag && !part->tokens)
             rondo_trace_first(run);
     }
     rondo_last_step_take(run, steps);
-    if (part->tokens)
+    if (part->tokens) {
         rondo_tokens_take(run, RONDO_TOKENS_OF_HALF);
+        rondo_trace_first(run);
+    }
 }
 
 /* ---- a work by the bulk protocol ---- */
