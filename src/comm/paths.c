@@ -39,7 +39,7 @@ static uint64_t direct_from(const struct rondoComm *comm, const struct rondo_pat
         return UINT64_MAX;
     if (proto && !strcmp(proto, "direct"))
         return 1;
-    if (proto && *proto)
+    if (proto && (!strcmp(proto, "line") || !strcmp(proto, "bulk")))
         return UINT64_MAX;
     if (comm->info.line_bytes == 8)
         return 128 << 10; /* the host device: it is to be used */
