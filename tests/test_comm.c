@@ -366,8 +366,7 @@ static int disagreeing_protocols(struct rig *rig)
 {
     if (rig->rank)
         setenv("RONDO_PROTO", "direct", 1);
-    RIG_REFUSED(rondoInvalidArgument, "RONDO_PROTO",
-                rondoCommInitRank(&rig->comm, rig->ranks, rig->ids[2], rig->rank));
+    RIG_REFUSED(rondoInvalidArgument, "RONDO_PROTO", rondoCommInitRank(&rig->comm, rig->ranks, rig->ids[2], rig->rank));
     return 0;
 }
 

@@ -23,8 +23,7 @@ static int await_exports(struct rig *rig, unsigned count)
 
 static rondoResult_t capture_into(struct rig *rig, rondoHostGraph_t graph, float *buffer, int ops)
 {
-    rondoResult_t result =
-        rondoHostStreamBeginCaptureToGraph(rig->stream, graph, NULL, 0, rondoHostCaptureThreadLocal);
+    rondoResult_t result = rondoHostStreamBeginCaptureToGraph(rig->stream, graph, NULL, 0, rondoHostCaptureThreadLocal);
     for (int i = 0; i < ops && result == rondoSuccess; i++)
         result = rondoAllReduce(buffer, buffer, COUNT, rondoFloat, rondoSum, rig->comm, rig->stream);
     if (result == rondoSuccess)

@@ -1,5 +1,7 @@
 #include "enqueue/words.h"
 
+#include <stdbool.h>
+
 #include "kernels/types.h"
 
 #include <stddef.h>
