@@ -103,3 +103,53 @@ Test(exports, and_neither_is_its_order_of_ops)
         cr_skip_test("graphs of the host device");
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = 2}, orders), 0);
 }
+
+/* ---- many at a time ---- */
+
+enum { MANY = 500, SMALL = 1 << 12 };
+
+static int await_usable(struct rig *rig, unsigned count)
+{
+    const struct rondoComm *comm = rig->comm;
+    const struct rondo_exports *table = rondo_lanes_exports(comm->anchor, (unsigned)comm->ranks);
+    const uint64_t start = rondo_now_ns();
+    uint32_t usable[RONDO_EXPORTS_MAX];
+    for (unsigned found = 0; found != count;) {
+        RIG_CHECK(since_ms(start) < WAIT_MS, "%u usable, not %u", found, count);
+        RIG_OK(comm->ops->read(comm->device, usable, table->usable, sizeof usable));
+        found = 0;
+        for (unsigned n = 0; n < RONDO_EXPORTS_MAX; n++)
+            found += usable[n];
+    }
+    return 0;
+}
+
+/* More offers at once than sockets hold: none is lost. */
+static int many(struct rig *rig)
+{
+    static float *buffers[MANY];
+    rondoHostGraph_t graph;
+    for (int i = 0; i < MANY; i++)
+        RIG_OK(rondoMemAlloc((void **)&buffers[i], SMALL * (size_t)rig->ranks * sizeof(float)));
+    RIG_OK(rondoHostStreamBeginCapture(rig->stream, rondoHostCaptureThreadLocal));
+    for (int i = 0; i < MANY; i++)
+        RIG_OK(rondoAllGather(buffers[i] + SMALL * rig->rank, buffers[i], SMALL, rondoFloat, rig->comm, rig->stream));
+    RIG_OK(rondoHostStreamEndCapture(rig->stream, &graph));
+    if (await_usable(rig, MANY))
+        return 1;
+    RIG_OK(rondoHostGraphDestroy(graph));
+    if (await_exports(rig, 0))
+        return 1;
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is gone");
+    for (int i = 0; i < MANY; i++)
+        RIG_OK(rondoMemFree(buffers[i]));
+    return 0;
+}
+
+Test(exports, of_many_at_once_all_come_about, .timeout = 100)
+{
+    if (!rig_on_host())
+        cr_skip_test("graphs of the host device");
+    setenv("RONDO_PROTO", "direct", 1);
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = 3}, many), 0);
+}
