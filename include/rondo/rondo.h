@@ -238,8 +238,10 @@ RONDO_API rondoResult_t rondoMemAlloc(void **ptr, size_t bytes);
  * rondoMemAlloc, or freed before. */
 RONDO_API rondoResult_t rondoMemFree(void *ptr);
 
-/* Makes a buffer known to the comm. Never needed; what it is good for (zero-copy ops) is yet to come. Buffers may overlap; they
- * must be deregistered, or the comm destroyed, before their memory is freed. Enqueues nothing; legal during captures.
+/* Makes a buffer known to the comm: large eager ops on it may then go from buffer to buffer, once all ranks' buffers are known to
+ * their peers. (Captured ops need no registration.) Never needed. Buffers may overlap; they must be deregistered, or the comm
+ * destroyed, before their memory is freed, and not while ops on them are enqueued and have not ended: peers' kernels may
+ * be in the memory. Enqueues nothing; legal during captures.
  * rondoInvalidArgument: comm, buff or handle is NULL, size is 0 or goes beyond the address space. */
 RONDO_API rondoResult_t rondoCommRegister(rondoComm_t comm, void *buff, size_t size, void **handle);
 
