@@ -1,6 +1,7 @@
 /* Memory that ranks give each other to map, beside what test_direct.c shows of it: who holds it, how much of it, and for how long. */
 #include "comm/comm.h"
 #include "comm/exports.h"
+#include "comm/failure.h"
 #include "common/clock.h"
 #include "rondo/host.h"
 #include "support/rig.h"
@@ -152,4 +153,32 @@ Test(exports, of_many_at_once_all_come_about, .timeout = 100)
         cr_skip_test("graphs of the host device");
     setenv("RONDO_PROTO", "direct", 1);
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = 3}, many), 0);
+}
+
+/* ---- the end ---- */
+
+/* Once a comm has failed, kernels of its peers may be anywhere: nothing is taken back from them until they end their comms. */
+static int failed(struct rig *rig)
+{
+    void *buffer, *handle;
+    RIG_OK(rondoMemAlloc(&buffer, COUNT * sizeof(float)));
+    RIG_OK(rondoCommRegister(rig->comm, buffer, COUNT * sizeof(float), &handle));
+    if (await_usable(rig, 1))
+        return 1;
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is gone");
+    rondo_comm_failed(rig->comm, rondoTimeout, "as the test wants it");
+    RIG_OK(rondoCommDeregister(rig->comm, handle));
+    rondo_sleep_ns(200000000);
+    if (await_exports(rig, 1))
+        return 1;
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is gone");
+    RIG_OK(rondoCommDestroy(rig->comm));
+    RIG_OK(rondoMemFree(buffer));
+    return 0;
+}
+
+Test(exports, stay_when_the_comm_has_failed)
+{
+    setenv("RONDO_PROTO", "direct", 1);
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2), .keep_comm = true}, failed), 0);
 }

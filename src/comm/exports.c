@@ -2,6 +2,7 @@
 
 #include "comm/bootstrap.h"
 #include "comm/comm.h"
+#include "comm/failure.h"
 #include "comm/socket.h"
 #include "comm/watch.h"
 #include "common/log.h"
@@ -237,11 +238,15 @@ static rondoResult_t set_usable(struct rondo_exporter *exporter, unsigned number
     return comm->ops->write(comm->device, &table->usable[number], &usable, sizeof usable);
 }
 
-/* Nobody holds it: peers are to unmap it, and the number is free after that. */
+/* Nobody holds it: peers are to unmap it, and the number is free after that. Who gave up a launch, for which graphs and users then need
+ * not wait, may have peers whose kernels are still in it. */
 static void withdraw(struct rondo_exporter *exporter, unsigned number)
 {
     struct export *export = &exporter->exports[number];
     const struct letter letter = {.kind = WITHDRAW, .number = number};
+    rondo_comm_read_reports(exporter->comm);
+    if (rondo_comm_failure(exporter->comm) != rondoSuccess)
+        return;
     pthread_mutex_lock(&exporter->lock);
     const enum export_state was = export->state;
     const bool now = export->holds == 0 && (was == WANTED || was == USABLE || was == REFUSED);
