@@ -128,7 +128,7 @@ static int await_usable(struct rig *rig, unsigned count)
 /* More offers at once than sockets hold: none is lost. */
 static int many(struct rig *rig)
 {
-    static float *buffers[MANY];
+    float *buffers[MANY];
     rondoHostGraph_t graph;
     for (int i = 0; i < MANY; i++)
         RIG_OK(rondoMemAlloc((void **)&buffers[i], SMALL * (size_t)rig->ranks * sizeof(float)));
