@@ -1,6 +1,7 @@
 /* Memory that ranks give each other to map, beside what test_direct.c shows of it: who holds it, how much of it, and for how long. */
 #include "comm/comm.h"
 #include "comm/exports.h"
+#include "comm/failure.h"
 #include "common/clock.h"
 #include "rondo/host.h"
 #include "support/rig.h"
@@ -101,4 +102,82 @@ Test(exports, and_neither_is_its_order_of_ops)
     if (!rig_on_host())
         cr_skip_test("graphs of the host device");
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = 2}, orders), 0);
+}
+
+/* ---- many at a time ---- */
+
+enum { MANY = 500, SMALL = 1 << 12 };
+
+static int await_usable(struct rig *rig, unsigned count)
+{
+    const struct rondoComm *comm = rig->comm;
+    const struct rondo_exports *table = rondo_lanes_exports(comm->anchor, (unsigned)comm->ranks);
+    const uint64_t start = rondo_now_ns();
+    uint32_t usable[RONDO_EXPORTS_MAX];
+    for (unsigned found = 0; found != count;) {
+        RIG_CHECK(since_ms(start) < WAIT_MS, "%u usable, not %u", found, count);
+        RIG_OK(comm->ops->read(comm->device, usable, table->usable, sizeof usable));
+        found = 0;
+        for (unsigned n = 0; n < RONDO_EXPORTS_MAX; n++)
+            found += usable[n];
+    }
+    return 0;
+}
+
+/* More offers at once than sockets hold: none is lost. */
+static int many(struct rig *rig)
+{
+    float *buffers[MANY];
+    rondoHostGraph_t graph;
+    for (int i = 0; i < MANY; i++)
+        RIG_OK(rondoMemAlloc((void **)&buffers[i], SMALL * (size_t)rig->ranks * sizeof(float)));
+    RIG_OK(rondoHostStreamBeginCapture(rig->stream, rondoHostCaptureThreadLocal));
+    for (int i = 0; i < MANY; i++)
+        RIG_OK(rondoAllGather(buffers[i] + SMALL * rig->rank, buffers[i], SMALL, rondoFloat, rig->comm, rig->stream));
+    RIG_OK(rondoHostStreamEndCapture(rig->stream, &graph));
+    if (await_usable(rig, MANY))
+        return 1;
+    RIG_OK(rondoHostGraphDestroy(graph));
+    if (await_exports(rig, 0))
+        return 1;
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is gone");
+    for (int i = 0; i < MANY; i++)
+        RIG_OK(rondoMemFree(buffers[i]));
+    return 0;
+}
+
+Test(exports, of_many_at_once_all_come_about, .timeout = 100)
+{
+    if (!rig_on_host())
+        cr_skip_test("graphs of the host device");
+    setenv("RONDO_PROTO", "direct", 1);
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = 3}, many), 0);
+}
+
+/* ---- the end ---- */
+
+/* Once a comm has failed, kernels of its peers may be anywhere: nothing is taken back from them until they end their comms. */
+static int failed(struct rig *rig)
+{
+    void *buffer, *handle;
+    RIG_OK(rondoMemAlloc(&buffer, COUNT * sizeof(float)));
+    RIG_OK(rondoCommRegister(rig->comm, buffer, COUNT * sizeof(float), &handle));
+    if (await_usable(rig, 1))
+        return 1;
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is gone");
+    rondo_comm_failed(rig->comm, rondoTimeout, "as the test wants it");
+    RIG_OK(rondoCommDeregister(rig->comm, handle));
+    rondo_sleep_ns(200000000);
+    if (await_exports(rig, 1))
+        return 1;
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is gone");
+    RIG_OK(rondoCommDestroy(rig->comm));
+    RIG_OK(rondoMemFree(buffer));
+    return 0;
+}
+
+Test(exports, stay_when_the_comm_has_failed)
+{
+    setenv("RONDO_PROTO", "direct", 1);
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2), .keep_comm = true}, failed), 0);
 }

@@ -243,8 +243,8 @@ RONDO_API rondoResult_t rondoMemFree(void *ptr);
  * registered, or parts of what is, their memory is of a kind that peers can map (cudaMalloc, rondoMemAlloc; not cudaMallocAsync or
  * other cuMem memory), all are aligned to 16 bytes, and all peers have mapped them, which happens in the background; all ranks go the
  * same way, and results are the same either way. Captured ops need no registration: what their graph holds is mapped as long as it
- * lives. Never needed otherwise. Buffers may overlap. Deregister, or destroy the comm, when the ops on it have ended on this rank and
- * before its memory is freed; the memory of captured ops must live as long as their graph and its executables. Enqueues nothing; legal
+ * lives. Never needed otherwise. Buffers may overlap. Deregister, or destroy the comm, before the memory is freed, and not while ops on
+ * it are enqueued and have not ended: peers' kernels may be in it; the memory of captured ops must live as long as their graph and its executables. Enqueues nothing; legal
  * during captures. rondoInvalidArgument: comm, buff or handle is NULL, size is 0 or goes beyond the address space. */
 RONDO_API rondoResult_t rondoCommRegister(rondoComm_t comm, void *buff, size_t size, void **handle);
 
