@@ -40,9 +40,11 @@ static void add_size(struct text *text, uint64_t size)
     add(text, "%llu%s", (unsigned long long)size, (char[]){units[unit], 0});
 }
 
+/* "from 64K (table)" */
 static void add_threshold(struct text *text, const struct rondo_limits *limits, unsigned collective,
                           enum rondo_tune_key key, uint64_t from)
 {
+    add(text, from == UINT64_MAX ? "" : "from ");
     add_size(text, from);
     add(text, limits->tuned[collective] >> key & 1 ? " (table)" : " (built in)");
 }
@@ -61,7 +63,7 @@ static void why_algo(struct text *text, const struct rondo_limits *limits, const
         add(text, "%s by RONDO_ALGO; ", name);
         return;
     }
-    add(text, "%s %s ", name, work->algo == RONDO_TWO_SHOT ? "from" : "below");
+    add(text, work->algo == RONDO_TWO_SHOT ? "%s " : "%s, two-shot ", name);
     add_threshold(text, limits, work->collective, RONDO_TUNE_TWO_SHOT, from);
     add(text, "; ");
 }
@@ -77,11 +79,11 @@ static void why_protocol(struct text *text, const struct rondo_limits *limits, c
         return;
     }
     if (work->direct) {
-        add(text, "direct, where buffers allow, from ");
+        add(text, "direct, where buffers allow, ");
         add_threshold(text, limits, c, RONDO_TUNE_DIRECT, limits->direct_from[c]);
         add(text, ", else ");
     }
-    add(text, work->bulk ? "bulk from " : "lines, bulk from ");
+    add(text, work->bulk ? "bulk " : "lines, bulk ");
     add_threshold(text, limits, c, RONDO_TUNE_BULK, limits->bulk_from[c]);
     add(text, "; ");
 }
