@@ -48,7 +48,7 @@ struct rondo_capture_record {
                                                be gone with the graph */
     size_t node_count;
     const struct rondo_kernel *last_kernel;
-    struct rondo_exports_hold *hold; /* the graph's; NULL: none yet. May be gone with it */
+    struct rondo_exports_hold *hold; /* the graph's, for this capture; NULL: none yet. May be gone with the graph */
 };
 
 #define RONDO_COMM_MAGIC 0x6d6d6f634f444e52ull

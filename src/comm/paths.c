@@ -52,7 +52,7 @@ static uint64_t direct_from(const struct rondoComm *comm, const struct rondo_pat
         return UINT64_MAX;
     if (proto && !strcmp(proto, "direct"))
         return 1;
-    if (proto && *proto)
+    if (proto && (!strcmp(proto, "line") || !strcmp(proto, "bulk")))
         return UINT64_MAX;
     if (tuned_from(comm, slowest, collective, RONDO_TUNE_DIRECT, &from))
         return from;

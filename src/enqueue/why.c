@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
 struct text {
     char *at;
@@ -74,7 +75,7 @@ static void why_protocol(struct text *text, const struct rondo_limits *limits, c
     const unsigned c = work->collective;
     if (limits->ranks == 1)
         return;
-    if (proto && *proto) {
+    if (proto && (!strcmp(proto, "line") || !strcmp(proto, "bulk") || !strcmp(proto, "direct"))) {
         add(text, "protocol by RONDO_PROTO=%s; ", proto);
         return;
     }

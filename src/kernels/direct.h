@@ -5,7 +5,8 @@
  * Whether it can be is known at run time only: memory is mapped behind the host's back, some time after it was first seen. So a
  * launch begins with offers, in lines of tokens: each block tells the same block of all peers which of its buffers can be reached, by
  * the number of the memory and the place in it. All blocks with the same number thus hear the same offers on every rank, and
- * go on in the same way: directly if nobody lacked anything, else by mailbox. Blocks may differ.
+ * go on in the same way: directly if nobody lacked anything, else by mailbox. Blocks may differ, so a block handles the same lines
+ * in either way.
  *
  * An offer also says that the rank has come to the launch, after which its buffers are the launch's to use. In the end each block
  * tells that it has made all its loads and stores, as bulk.h tells of results. A line of offers is emptied before
@@ -330,11 +331,10 @@ RONDO_FN void rondo_direct_shards(struct rondo_how how, unsigned collective, enu
 
 /* Lines of one buffer of this rank go to several places: all-gather, and the root's of a broadcast between two. */
 RONDO_FN void rondo_direct_spread(struct rondo_how how, unsigned element, unsigned ranks, const struct rondo_run *run,
-                                  const char *from, char *const *to)
+                                  struct rondo_extent e, const char *from, char *const *to)
 {
     const struct rondo_work *work = run->work;
     const unsigned chunk = rondo_direct_chunk(how);
-    const struct rondo_extent e = rondo_extent_of(work, 0, UINT64_MAX / RONDO_LINE_BYTES);
     RONDO_ROLLED
     for (uint64_t i0 = e.first; i0 < e.end; i0 += chunk * e.stride) {
         struct rondo_line lines[RONDO_DIRECT_LINES / 2];
@@ -342,7 +342,7 @@ RONDO_FN void rondo_direct_spread(struct rondo_how how, unsigned element, unsign
         if (whole) {
             RONDO_UNROLL
             for (unsigned u = 0; u < chunk; u++)
-                lines[u] = rondo_whole_load(from, i0 + u * e.stride);
+                lines[u] = rondo_whole_load(from, e.base + i0 + u * e.stride);
         }
         RONDO_UNROLL
         for (unsigned d = ranks; d-- > 0;) {
@@ -351,13 +351,13 @@ RONDO_FN void rondo_direct_spread(struct rondo_how how, unsigned element, unsign
             if (whole) {
                 RONDO_UNROLL
                 for (unsigned u = 0; u < chunk; u++)
-                    rondo_whole_store(to[d], i0 + u * e.stride, lines[u]);
+                    rondo_whole_store(to[d], e.base + i0 + u * e.stride, lines[u]);
                 continue;
             }
             RONDO_ROLLED
             for (uint64_t i = i0; i < e.end && i < i0 + chunk * e.stride; i += e.stride)
-                rondo_user_store(element, true, to[d], work->bytes, i,
-                                 rondo_user_load(element, true, from, work->bytes, i));
+                rondo_user_store(element, true, to[d], work->bytes, e.base + i,
+                                 rondo_user_load(element, true, from, work->bytes, e.base + i));
         }
     }
 }
@@ -404,7 +404,8 @@ RONDO_FN void rondo_direct_gather(struct rondo_how how, unsigned element, unsign
         to[d] = reached->recv[d] + me * work->bytes;
     if (work->send == to[0])
         to[0] = NULL;
-    rondo_direct_spread(how, element, ranks, run, (const char *)work->send, to);
+    rondo_direct_spread(how, element, ranks, run, rondo_extent_of(work, 0, UINT64_MAX / RONDO_LINE_BYTES),
+                        (const char *)work->send, to);
 }
 
 /* A broadcast between two: the root's stores cross the link at 357 GB/s, its peer's loads at 329. Among more, by shards: then the root
@@ -423,7 +424,10 @@ RONDO_FN void rondo_direct_broadcast(struct rondo_how how, unsigned element, uns
     for (unsigned d = 1; d < ranks; d++)
         to[d] = ranks == 2 ? reached->recv[d] : NULL;
     to[0] = work->send == work->recv ? NULL : (char *)work->recv;
-    rondo_direct_spread(how, element, ranks, run, (const char *)work->send, to);
+    RONDO_ROLLED
+    for (unsigned p = 0; p < ranks && (ranks == 2 || to[0]); p++) /* a block has the same lines as by mailbox */
+        rondo_direct_spread(how, element, ranks, run, rondo_extent_of(work, p * work->span, work->span),
+                            (const char *)work->send, to);
 }
 
 /* Runs the work directly, if it can be: false, and nothing has been done. */
