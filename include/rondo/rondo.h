@@ -354,11 +354,15 @@ typedef struct {
     int channels;       /* thread blocks of the launch */
     int threads;        /* of a block */
     size_t steps;       /* fillings of a mailbox half that the exchange takes; 0 of messages, which flow */
+    char why[240];      /* for people: the thresholds and settings that decided; "" of messages and barriers */
 } rondoChoice_t;
 
-#define RONDO_CHOICE_INITIALIZER                         \
-    {                                                    \
-        sizeof(rondoChoice_t), NULL, NULL, NULL, 0, 0, 0 \
+#define RONDO_CHOICE_INITIALIZER                          \
+    {                                                     \
+        sizeof(rondoChoice_t), NULL, NULL, NULL, 0, 0, 0, \
+        {                                                 \
+            0                                             \
+        }                                                 \
     }
 
 /* How one call of `op` would run on this rank, alone and not in a group; `count` is the call's argument of that name (of

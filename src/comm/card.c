@@ -1,5 +1,6 @@
 #include "comm/card.h"
 
+#include "comm/tune.h"
 #include "common/env.h"
 #include "common/result.h"
 
@@ -35,6 +36,7 @@ void rondo_card_fill(const struct rondoComm *comm, struct rondo_card *card)
     card->forced = (int32_t)env->threads * 16 + choice_of(env->proto, protos) * 4 + choice_of(env->algo, algos);
     card->capability = comm->info.capability;
     card->check = env->check != 0;
+    card->tune = rondo_tune_hash(comm->tune);
     card->mig = comm->info.mig;
     card->shareable = comm->info.shareable && env->cumem_enable;
     card->legacy = comm->info.legacy_ipc;
@@ -73,6 +75,13 @@ rondoResult_t rondo_cards_check(const struct rondo_card *cards, int ranks)
             return differ("RONDO_CHECK", r, card->check, first->check);
         if (card->forced != first->forced)
             return differ("RONDO_ALGO, RONDO_PROTO or RONDO_THREADS", r, card->forced, first->forced);
+        if (card->tune != first->tune)
+            return rondo_fail(rondoInvalidArgument,
+                              "ranks disagree on what RONDO_TUNE_FILE holds: %s on rank %d, %s on rank 0",
+                              card->tune ? "a table" : "none", r,
+                              !first->tune ? "none"
+                              : card->tune ? "another"
+                                           : "one");
     }
     if (first->shared_device)
         return rondoSuccess;

@@ -7,6 +7,7 @@
 #include "comm/links.h"
 #include "comm/parting.h"
 #include "comm/retired.h"
+#include "comm/tune.h"
 #include "comm/vote.h"
 #include "comm/watch.h"
 #include "common/clock.h"
@@ -85,6 +86,7 @@ static rondoResult_t open_device(struct rondoComm *comm, int ordinal)
     comm->ops->info(comm->device, &comm->info);
     rondo_log_device(comm->info.ordinal);
     RONDO_TRY(rondo_config_complete(&comm->config, &comm->info));
+    RONDO_TRY(rondo_tune_load(rondo_env()->tune_file, comm->arena, &comm->tune));
     anchor->lanes = RONDO_LANE_GRAPH + (unsigned)comm->config.graph_lanes;
     RONDO_TRY(comm->ops->mem_alloc(comm->device, rondo_lanes_control_bytes(anchor->lanes, (unsigned)comm->ranks),
                                    RONDO_MEM_PRIVATE, &anchor->control));

@@ -28,6 +28,7 @@ struct rondo_exports_hold;
 struct rondo_links;
 struct rondo_making;
 struct rondo_mover;
+struct rondo_tune;
 struct rondo_watch;
 
 enum {
@@ -63,6 +64,7 @@ struct rondoComm {
     struct rondo_device_info info;
     struct rondo_config config;
     struct rondo_limits limits;
+    struct rondo_tune *tune; /* NULL: what is built in */
     struct rondo_arena *arena;
     struct rondo_anchor *anchor;
     struct rondo_lane lanes[RONDO_MAX_LANES];
