@@ -4,6 +4,7 @@
 #include "options.h"
 #include "report.h"
 #include "run.h"
+#include "tune.h"
 
 #include "machine.h"
 #include "procs.h"
@@ -86,7 +87,7 @@ static int stall_limit_ms(const struct bench_options *options)
     return limit < INT_MAX ? (int)limit : INT_MAX;
 }
 
-static int run_all(struct bench_options *options, const struct found *found, struct report *report)
+static int run_all(const struct bench_options *options, const struct found *found, struct report *report)
 {
     struct procs_options how = {.nranks = options->nranks,
                                 .ranks_per_process = options->threads ? options->nranks : 1,
@@ -107,6 +108,11 @@ static int run_all(struct bench_options *options, const struct found *found, str
         tell_failures(outcomes, options->nranks);
     procs_destroy(procs);
     return bad ? EXIT_WRONG : 0;
+}
+
+static int run_again(void *found, const struct bench_options *options, struct report *report)
+{
+    return run_all(options, found, report);
 }
 
 int main(int argc, char **argv)
@@ -137,6 +143,8 @@ int main(int argc, char **argv)
                 options.nranks);
         return EXIT_USAGE;
     }
+    if (options.tune)
+        return tune(&(struct tune_how){&options, found.device, run_again, &found});
     if (report_open(&report, &options, found.device, text, sizeof text) != 0) {
         fprintf(stderr, "rondo-perf: %s\n", text);
         return EXIT_USAGE;

@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { TUNE_MAX_BYTES = 256 << 20 };
+
 enum {
     KEY_OP = 256,
     KEY_PROCS,
@@ -27,6 +29,8 @@ enum {
     KEY_JSON,
     KEY_CSV,
     KEY_SVG,
+    KEY_EXPLAIN,
+    KEY_TUNE,
     KEY_HELP,
     KEY_VERSION,
 };
@@ -45,7 +49,8 @@ static const struct option names[] = {
     {"plan", no_argument, NULL, KEY_PLAN},           {"lib", required_argument, NULL, KEY_LIB},
     {"json", required_argument, NULL, KEY_JSON},     {"csv", required_argument, NULL, KEY_CSV},
     {"svg", required_argument, NULL, KEY_SVG},       {"help", no_argument, NULL, KEY_HELP},
-    {"version", no_argument, NULL, KEY_VERSION},     {NULL, 0, NULL, 0},
+    {"version", no_argument, NULL, KEY_VERSION},     {"explain", no_argument, NULL, KEY_EXPLAIN},
+    {"tune", required_argument, NULL, KEY_TUNE},     {NULL, 0, NULL, 0},
 };
 
 /* What is being parsed, for messages. */
@@ -55,6 +60,7 @@ struct parse {
     int bad;
     int max_given;
     int factor_given;
+    int ops_given;
 };
 
 __attribute__((format(printf, 2, 3))) static void complain(struct parse *parse, const char *format, ...)
@@ -231,6 +237,7 @@ static void parse_word(struct parse *parse, int key)
     struct bench_options *options = parse->options;
     switch (key) {
     case KEY_OP:
+        parse->ops_given = 1;
         options->ops = parse_list(parse, optarg, op_name);
         break;
     case KEY_PROCS:
@@ -266,6 +273,12 @@ static void parse_word(struct parse *parse, int key)
     case KEY_SVG:
         options->svg = optarg;
         break;
+    case KEY_EXPLAIN:
+        options->explain = 1;
+        break;
+    case KEY_TUNE:
+        options->tune = optarg;
+        break;
     }
 }
 
@@ -286,16 +299,38 @@ static enum options_verdict parse_one(struct parse *parse, int key)
     return parse->bad ? OPTIONS_BAD : OPTIONS_RUN;
 }
 
+/* Tables are made of graph times of one type; by default, of what a user of large models sends. */
+static void prepare_tune(struct parse *parse)
+{
+    struct bench_options *options = parse->options;
+    if (options->explain || options->lib_count || options->json || options->csv || options->svg || options->plan ||
+        options->group > 1 || options->in_place || options->compute_us > 0)
+        complain(parse, "--tune goes with -b, -e, -f, -g, -d, -k, -G, -c, --op, --device and --threads only");
+    if (options->replays == 0)
+        complain(parse, "--tune measures graphs: not with -G 0");
+    if ((options->types & (options->types - 1)) || (options->redops & (options->redops - 1)))
+        complain(parse, "--tune measures one type and one reduction");
+    if (!parse->max_given)
+        options->max_bytes = TUNE_MAX_BYTES > options->min_bytes ? TUNE_MAX_BYTES : options->min_bytes;
+    if (!parse->factor_given && !options->step_bytes)
+        options->factor = 2;
+    if (!parse->ops_given)
+        options->ops = ~0u;
+    options->iterations = 0;
+}
+
 static void check_together(struct parse *parse)
 {
     struct bench_options *options = parse->options;
+    if (options->tune)
+        prepare_tune(parse);
     if (!parse->max_given && options->max_bytes < options->min_bytes)
         options->max_bytes = options->min_bytes;
     if (options->max_bytes < options->min_bytes)
         complain(parse, "-e is smaller than -b");
     if (options->step_bytes && parse->factor_given)
         complain(parse, "-i and -f exclude each other");
-    if (options->iterations == 0 && options->replays == 0)
+    if (options->iterations == 0 && options->replays == 0 && !options->explain)
         complain(parse, "-n 0 and -G 0 leave nothing to measure");
     if (options->json && options->csv && strcmp(options->json, "-") == 0 && strcmp(options->csv, "-") == 0)
         complain(parse, "--json and --csv cannot both go to standard output");

@@ -32,6 +32,8 @@ struct bench_options {
     const char *json; /* NULL: none */
     const char *csv;
     const char *svg;
+    int explain;      /* nothing is measured: how Rondo would run each row, and why */
+    const char *tune; /* file to write a table of thresholds to; NULL: none */
 };
 
 enum options_verdict { OPTIONS_RUN, OPTIONS_DONE, OPTIONS_BAD };

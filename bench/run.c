@@ -1,5 +1,6 @@
 #include "run.h"
 
+#include "explain.h"
 #include "measure.h"
 #include "number.h"
 
@@ -187,6 +188,11 @@ static void run_row(const struct run *run, struct bench_rank *rank, const struct
                     struct bench_case *what, size_t wanted)
 {
     set_size(run->options, what, wanted);
+    if (run->options->explain) {
+        if (rank->rank == 0)
+            explain_row(run->report, libraries->comms[0], what);
+        return;
+    }
     bench_upload(rank, what);
     for (int i = 0; i < libraries->count; i++) {
         if (bench_op_lacks(what->op, &libraries->libs[i], what->place.in_place))

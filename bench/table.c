@@ -1,5 +1,6 @@
 #include "table.h"
 
+#include "explain.h"
 #include "ops.h"
 #include "run.h"
 
@@ -92,7 +93,10 @@ void table_op(struct report *report, const struct bench_op *op, const struct ben
         if (lacks)
             fprintf(out, "# %s %s %s\n", libs[i].name, libs[i].version, lacks);
     }
-    print_columns(out, lib_count);
+    if (report->options->explain)
+        explain_header(report);
+    else
+        print_columns(out, lib_count);
     fflush(out);
 }
 
@@ -150,6 +154,8 @@ void table_row(struct report *report, const struct bench_result *eager, const st
 
 void table_footer(struct report *report, double wrong)
 {
+    if (report->options->explain)
+        return;
     if (report->options->check)
         fprintf(report->text, "# wrong elements: %.0f %s\n", wrong, wrong > 0 ? "FAILED" : "OK");
     else

@@ -361,6 +361,21 @@ Test(comm, of_ranks_whose_configs_disagree_fails_on_all)
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(3), .no_comm = true}, disagreeing), 0);
 }
 
+/* Rank 0's environment is the test's, which has made the ids. */
+static int disagreeing_protocols(struct rig *rig)
+{
+    if (rig->rank)
+        setenv("RONDO_PROTO", "direct", 1);
+    RIG_REFUSED(rondoInvalidArgument, "RONDO_PROTO", rondoCommInitRank(&rig->comm, rig->ranks, rig->ids[2], rig->rank));
+    return 0;
+}
+
+Test(comm, of_ranks_whose_protocols_disagree_fails_on_all)
+{
+    setenv("RONDO_PROTO", "line", 1);
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = 2, .no_comm = true, .apart = true}, disagreeing_protocols), 0);
+}
+
 /* ---- ranks that cannot be ---- */
 
 static int impossible_ranks(struct rig *rig)

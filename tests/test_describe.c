@@ -56,6 +56,7 @@ Test(describe, unpacks_what_the_plan_packs)
                                       .forced_algo = -1,
                                       .check = draw_below(&draw, 2)};
         memset(limits.bulk_from, 0xff, sizeof limits.bulk_from);
+        rondo_limits_preset(&limits);
         rondo_limits_fit(&limits, 1 << 20);
         struct rondo_group_plan plan = {.limits = &limits, .tasks = tasks, .messages = messages};
         plan.task_count = draw_size(&draw, 8) % TASKS;

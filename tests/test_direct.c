@@ -6,6 +6,8 @@
 #include "support/rig.h"
 
 #include <criterion/criterion.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -400,6 +402,80 @@ Test(direct, memory_of_several_graphs_is_exported_once, .timeout = 200)
 Test(direct, graphs_outlive_their_comm, .timeout = 200)
 {
     cr_assert_eq(run_in_every_layout(outlived, true), 0);
+}
+
+/* ---- memory that comes and goes while kernels run ---- */
+
+/* Takes this rank's memory back and gives it again, as the exporter does in the middle of launches: some blocks are direct then, and
+ * some are not. */
+struct flicker {
+    struct rig *rig;
+    pthread_t thread;
+    int end; /* atomic */
+};
+
+static void *flicker(void *argument)
+{
+    struct flicker *f = argument;
+    const struct rondoComm *comm = f->rig->comm;
+    struct rondo_exports *table = rondo_lanes_exports(comm->anchor, (unsigned)comm->ranks);
+    uint32_t before[RONDO_EXPORTS_MAX];
+    comm->ops->read(comm->device, before, table->usable, sizeof before);
+    for (uint32_t on = 0; on || !__atomic_load_n(&f->end, __ATOMIC_ACQUIRE); on = !on) {
+        for (unsigned n = 0; n < RONDO_EXPORTS_MAX; n++)
+            if (before[n])
+                comm->ops->write(comm->device, &table->usable[n], &on, sizeof on);
+        sched_yield();
+    }
+    for (unsigned n = 0; n < RONDO_EXPORTS_MAX; n++)
+        comm->ops->write(comm->device, &table->usable[n], &before[n], sizeof before[n]);
+    return NULL;
+}
+
+static int rounds(struct call *c, struct machine_graph *graph, int count, const char *what)
+{
+    struct rig *rig = c->rig;
+    for (int round = 0; round < count; round++) {
+        fill(c, round);
+        RIG_CHECK(rig_barrier(rig) == 0, "a rank is gone");
+        rig->machine->graph_launch(graph, rig->stream);
+        rig->machine->stream_sync(rig->stream);
+        if (check(c, round, what))
+            return 1;
+        RIG_CHECK(rig_barrier(rig) == 0, "a rank is gone");
+    }
+    return 0;
+}
+
+static int flickering(struct rig *rig)
+{
+    for (int op = 0; op < OPS; op++)
+        for (int variant = 0; variant < 2; variant++) {
+            struct call c = call_make(rig, (enum op)op, rondoFloat32, 4,
+                                      op == ALL_REDUCE || op == BROADCAST || op == REDUCE ? COUNT : COUNT / 16 * 4);
+            struct flicker f = {.rig = rig};
+            c.in_place = variant == 1 && op != ALL_TO_ALL;
+            struct machine_graph *graph = capture(&c);
+            if (until_direct(&c, graph, "captured"))
+                return 1;
+            pthread_create(&f.thread, NULL, flicker, &f);
+            const int failed = rounds(&c, graph, RIG_SLOW ? 6 : 12, "flickering");
+            __atomic_store_n(&f.end, 1, __ATOMIC_RELEASE);
+            pthread_join(f.thread, NULL);
+            if (failed)
+                return 1;
+            rig->machine->graph_destroy(graph);
+            call_free(&c);
+        }
+    return 0;
+}
+
+Test(direct, blocks_of_a_launch_may_go_different_ways, .timeout = 200)
+{
+    setenv("RONDO_MAX_CTAS", "7", 1);
+    for (int ranks = 2; ranks <= 4; ranks++)
+        if (rig_runs_with(ranks))
+            cr_assert_eq(rig_run(&(struct rig_options){.ranks = ranks, .layout = RIG_THREADS}, flickering), 0);
 }
 
 /* ---- abrupt ends ---- */

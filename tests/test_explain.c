@@ -94,10 +94,10 @@ static int corners(struct rig *rig)
     struct {
         rondoChoice_t known;
         uint64_t later;
-    } newer = {{sizeof newer, NULL, NULL, NULL, 0, 0, 0}, 77};
+    } newer = {{sizeof newer, NULL, NULL, NULL, 0, 0, 0, ""}, 77};
     RIG_OK(rondoCommExplain(rig->comm, "broadcast", 5, rondoInt8, rondoSum, &newer.known));
     RIG_CHECK(newer.later == 77 && newer.known.size == sizeof newer && newer.known.channels > 0, "a newer caller's");
-    rondoChoice_t older = {offsetof(rondoChoice_t, threads), NULL, NULL, NULL, 0, 77, 77};
+    rondoChoice_t older = {offsetof(rondoChoice_t, threads), NULL, NULL, NULL, 0, 77, 77, ""};
     RIG_OK(rondoCommExplain(rig->comm, "broadcast", 5, rondoInt8, rondoSum, &older));
     RIG_CHECK(older.channels > 0 && older.threads == 77 && older.steps == 77, "an older caller's");
     return rig_barrier(rig); /* nobody leaves before: it would be noticed */

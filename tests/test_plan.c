@@ -13,19 +13,21 @@
 
 static struct rondo_limits gpu_limits(unsigned ranks)
 {
-    return (struct rondo_limits){.ranks = ranks,
-                                 .lanes = 2,
-                                 .line_bytes = 16,
-                                 .min_channels = 1,
-                                 .max_channels = 128,
-                                 .max_threads = 512,
-                                 .max_per_thread = 4,
-                                 .half_lines = 8192 * 32,
-                                 .bulk_lines = 8192 * 64,
-                                 .bulk_from = {4 << 20, 4 << 20, 4 << 20, 4 << 20, 4 << 20, 4 << 20},
-                                 .fifo_lines = 4096,
-                                 .fifo_channels = 16,
-                                 .forced_algo = -1};
+    struct rondo_limits limits = {.ranks = ranks,
+                                  .lanes = 2,
+                                  .line_bytes = 16,
+                                  .min_channels = 1,
+                                  .max_channels = 128,
+                                  .max_threads = 512,
+                                  .max_per_thread = 4,
+                                  .half_lines = 8192 * 32,
+                                  .bulk_lines = 8192 * 64,
+                                  .bulk_from = {4 << 20, 4 << 20, 4 << 20, 4 << 20, 4 << 20, 4 << 20},
+                                  .fifo_lines = 4096,
+                                  .fifo_channels = 16,
+                                  .forced_algo = -1};
+    rondo_limits_preset(&limits);
+    return limits;
 }
 
 static struct rondo_task task_of(size_t count, unsigned dtype)

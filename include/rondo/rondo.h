@@ -238,9 +238,14 @@ RONDO_API rondoResult_t rondoMemAlloc(void **ptr, size_t bytes);
  * rondoMemAlloc, or freed before. */
 RONDO_API rondoResult_t rondoMemFree(void *ptr);
 
-/* Makes a buffer known to the comm. Never needed; what it is good for (zero-copy ops) is yet to come. Buffers may overlap; they
- * must be deregistered, or the comm destroyed, before their memory is freed. Enqueues nothing; legal during captures.
- * rondoInvalidArgument: comm, buff or handle is NULL, size is 0 or goes beyond the address space. */
+/* Makes a buffer known to the comm, so that large eager collectives on it go directly: kernels load from their peers' buffers and store
+ * into them, no mailbox between, on fewer multiprocessors. They do where the send and receive buffers of all ranks that an op needs are
+ * registered, or parts of what is, their memory is of a kind that peers can map (cudaMalloc, rondoMemAlloc; not cudaMallocAsync or
+ * other cuMem memory), all are aligned to 16 bytes, and all peers have mapped them, which happens in the background; all ranks go the
+ * same way, and results are the same either way. Captured ops need no registration: what their graph holds is mapped as long as it
+ * lives. Never needed otherwise. Buffers may overlap. Deregister, or destroy the comm, before the memory is freed, and not while ops on
+ * it are enqueued and have not ended: peers' kernels may be in it; the memory of captured ops must live as long as their graph and its executables. Enqueues nothing; legal
+ * during captures. rondoInvalidArgument: comm, buff or handle is NULL, size is 0 or goes beyond the address space. */
 RONDO_API rondoResult_t rondoCommRegister(rondoComm_t comm, void *buff, size_t size, void **handle);
 
 /* Also on a comm that has failed or was finalized; destroying the comm does it as well. handle NULL is fine.
@@ -341,16 +346,23 @@ RONDO_API rondoResult_t rondoRedOpDestroy(rondoRedOp_t op, rondoComm_t comm);
 typedef struct {
     size_t size;           /* sizeof(rondoChoice_t) of the caller */
     const char *algorithm; /* "one-shot", "two-shot"; "fifo": made of messages; "tokens": a barrier; "": nothing runs */
-    const char *protocol;  /* what becomes visible whole: "line16" (16 bytes; GPUs), "line8" (8; host device); or "" */
-    const char *kernel;    /* as profilers show it, or "" */
-    int channels;          /* thread blocks of the launch */
-    int threads;           /* of a block */
-    size_t steps;          /* fillings of a mailbox half that the exchange takes; 0 of messages, which flow */
+    const char *
+        protocol; /* what becomes visible whole: "line16" (16 bytes; GPUs), "line8" (8; host device), "bulk" (a block's part of
+                              a step); or "". "direct/line16" and its like: from buffer to buffer where all ranks' buffers allow, see
+                              rondoCommRegister, and by the latter where they do not */
+    const char *kernel; /* as profilers show it, or "" */
+    int channels;       /* thread blocks of the launch */
+    int threads;        /* of a block */
+    size_t steps;       /* fillings of a mailbox half that the exchange takes; 0 of messages, which flow */
+    char why[240];      /* for people: the thresholds and settings that decided; "" of messages and barriers */
 } rondoChoice_t;
 
-#define RONDO_CHOICE_INITIALIZER                         \
-    {                                                    \
-        sizeof(rondoChoice_t), NULL, NULL, NULL, 0, 0, 0 \
+#define RONDO_CHOICE_INITIALIZER                          \
+    {                                                     \
+        sizeof(rondoChoice_t), NULL, NULL, NULL, 0, 0, 0, \
+        {                                                 \
+            0                                             \
+        }                                                 \
     }
 
 /* How one call of `op` would run on this rank, alone and not in a group; `count` is the call's argument of that name (of

@@ -1,19 +1,24 @@
 #include "comm/card.h"
 
+#include "comm/tune.h"
 #include "common/env.h"
 #include "common/result.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* 0: none was forced; 1: this one; 2: another. */
-static int choice_of(const char *forced, const char *one)
+/* Which of three was forced, from 1 on; 0: none that there is. */
+static int choice_of(const char *forced, const char *const choices[3])
 {
-    return !forced || !*forced ? 0 : strcmp(forced, one) == 0 ? 1 : 2;
+    int choice = 3;
+    while (choice && !(forced && choices[choice - 1] && strcmp(forced, choices[choice - 1]) == 0))
+        choice--;
+    return choice;
 }
 
 void rondo_card_fill(const struct rondoComm *comm, struct rondo_card *card)
 {
+    static const char *const protos[3] = {"line", "bulk", "direct"}, *const algos[3] = {"oneshot", "twoshot"};
     const struct rondo_env *env = rondo_env();
     memset(card, 0, sizeof *card);
     card->version = RONDO_VERSION_CODE;
@@ -28,9 +33,10 @@ void rondo_card_fill(const struct rondoComm *comm, struct rondo_card *card)
     card->buffer_kib = comm->config.buffer_kib;
     card->shared_device = comm->config.shared_device;
     card->graph_lanes = comm->config.graph_lanes;
-    card->forced = (int32_t)env->threads * 16 + choice_of(env->proto, "bulk") * 4 + choice_of(env->algo, "oneshot");
+    card->forced = (int32_t)env->threads * 16 + choice_of(env->proto, protos) * 4 + choice_of(env->algo, algos);
     card->capability = comm->info.capability;
     card->check = env->check != 0;
+    card->tune = rondo_tune_hash(comm->tune);
     card->mig = comm->info.mig;
     card->shareable = comm->info.shareable && env->cumem_enable;
     card->legacy = comm->info.legacy_ipc;
@@ -69,6 +75,13 @@ rondoResult_t rondo_cards_check(const struct rondo_card *cards, int ranks)
             return differ("RONDO_CHECK", r, card->check, first->check);
         if (card->forced != first->forced)
             return differ("RONDO_ALGO, RONDO_PROTO or RONDO_THREADS", r, card->forced, first->forced);
+        if (card->tune != first->tune)
+            return rondo_fail(rondoInvalidArgument,
+                              "ranks disagree on what RONDO_TUNE_FILE holds: %s on rank %d, %s on rank 0",
+                              card->tune ? "a table" : "none", r,
+                              !first->tune ? "none"
+                              : card->tune ? "another"
+                                           : "one");
     }
     if (first->shared_device)
         return rondoSuccess;

@@ -8,6 +8,7 @@
 #include "comm/parting.h"
 #include "comm/retired.h"
 #include "comm/tracer.h"
+#include "comm/tune.h"
 #include "comm/vote.h"
 #include "comm/watch.h"
 #include "common/clock.h"
@@ -101,6 +102,7 @@ static rondoResult_t open_device(struct rondoComm *comm, int ordinal)
     comm->ops->info(comm->device, &comm->info);
     rondo_log_device(comm->info.ordinal);
     RONDO_TRY(rondo_config_complete(&comm->config, &comm->info));
+    RONDO_TRY(rondo_tune_load(rondo_env()->tune_file, comm->arena, &comm->tune));
     anchor->lanes = RONDO_LANE_GRAPH + (unsigned)comm->config.graph_lanes;
     RONDO_TRY(comm->ops->mem_alloc(comm->device, rondo_lanes_control_bytes(anchor->lanes, (unsigned)comm->ranks),
                                    RONDO_MEM_PRIVATE, &anchor->control));

@@ -29,6 +29,7 @@ struct rondo_links;
 struct rondo_making;
 struct rondo_mover;
 struct rondo_tracer;
+struct rondo_tune;
 struct rondo_watch;
 
 enum {
@@ -48,7 +49,7 @@ struct rondo_capture_record {
                                                be gone with the graph */
     size_t node_count;
     const struct rondo_kernel *last_kernel;
-    struct rondo_exports_hold *hold; /* the graph's; NULL: none yet. May be gone with it */
+    struct rondo_exports_hold *hold; /* the graph's, for this capture; NULL: none yet. May be gone with the graph */
 };
 
 #define RONDO_COMM_MAGIC 0x6d6d6f634f444e52ull
@@ -64,6 +65,7 @@ struct rondoComm {
     struct rondo_device_info info;
     struct rondo_config config;
     struct rondo_limits limits;
+    struct rondo_tune *tune; /* NULL: what is built in */
     struct rondo_arena *arena;
     struct rondo_anchor *anchor;
     struct rondo_lane lanes[RONDO_MAX_LANES];

@@ -2,6 +2,7 @@
 
 #include "comm/bootstrap.h"
 #include "comm/comm.h"
+#include "comm/failure.h"
 #include "comm/socket.h"
 #include "comm/watch.h"
 #include "common/log.h"
@@ -47,6 +48,10 @@ struct letter {
 };
 _Static_assert(sizeof(struct letter) <= RONDO_WATCH_TEXT_BYTES, "a letter can be sent");
 
+/* Letters of a rank's own that peers have not yet answered: so many, and as many answers, find room in a socket besides what the
+ * comm tells in its end. */
+enum { WINDOW = 32 };
+
 /* Something for the thread to do. */
 struct errand {
     struct errand *next;
@@ -54,6 +59,10 @@ struct errand {
     unsigned number;
     int fd; /* -1: none */
     struct letter letter;
+};
+
+struct errands {
+    struct errand *first, *last;
 };
 
 struct rondo_exporter {
@@ -64,8 +73,9 @@ struct rondo_exporter {
     bool stopped, running;
     pid_t process;
     pthread_t thread;
-    struct errand *first, *last;
+    struct errands letters, own;
     struct export exports[RONDO_EXPORTS_MAX];
+    unsigned unanswered;       /* the thread's own: of the numbers, those that peers are about to answer */
     struct rondo_mem *imports; /* the thread's own: [rank * RONDO_EXPORTS_MAX + number] */
 };
 
@@ -76,6 +86,31 @@ struct rondo_exports_hold {
 
 /* ---- errands ---- */
 
+static void errands_add(struct errands *errands, struct errand *errand)
+{
+    if (errands->last)
+        errands->last->next = errand;
+    else
+        errands->first = errand;
+    errands->last = errand;
+}
+
+static struct errand *errands_take(struct errands *errands)
+{
+    struct errand *errand = errands->first;
+    if (errand)
+        errands->first = errand->next;
+    if (!errands->first)
+        errands->last = NULL;
+    return errand;
+}
+
+static void errand_free(struct errand *errand)
+{
+    rondo_close(&errand->fd);
+    free(errand);
+}
+
 static void unref(struct rondo_exporter *exporter)
 {
     pthread_mutex_lock(&exporter->lock);
@@ -83,12 +118,10 @@ static void unref(struct rondo_exporter *exporter)
     pthread_mutex_unlock(&exporter->lock);
     if (!last)
         return;
-    while (exporter->first) {
-        struct errand *next = exporter->first->next;
-        rondo_close(&exporter->first->fd);
-        free(exporter->first);
-        exporter->first = next;
-    }
+    for (struct errand *errand; (errand = errands_take(&exporter->letters));)
+        errand_free(errand);
+    for (struct errand *errand; (errand = errands_take(&exporter->own));)
+        errand_free(errand);
     pthread_cond_destroy(&exporter->wake);
     pthread_mutex_destroy(&exporter->lock);
     free(exporter->imports);
@@ -128,11 +161,7 @@ static void send_on_errand(struct rondo_exporter *exporter, int rank, unsigned n
     errand->fd = fd;
     if (letter)
         errand->letter = *letter;
-    if (exporter->last)
-        exporter->last->next = errand;
-    else
-        exporter->first = errand;
-    exporter->last = errand;
+    errands_add(rank < 0 ? &exporter->own : &exporter->letters, errand);
     if (start(exporter))
         pthread_cond_signal(&exporter->wake);
 }
@@ -182,7 +211,7 @@ static void offer(struct rondo_exporter *exporter, unsigned number)
     struct export *export = &exporter->exports[number];
     pthread_mutex_lock(&exporter->lock);
     const struct rondo_range range = export->range;
-    const bool wanted = export->state == WANTED;
+    const bool wanted = export->state == WANTED && export->holds; /* else the memory may be gone */
     pthread_mutex_unlock(&exporter->lock);
     if (!wanted)
         return;
@@ -193,6 +222,7 @@ static void offer(struct rondo_exporter *exporter, unsigned number)
     export->refused = false;
     export->offered = can;
     pthread_mutex_unlock(&exporter->lock);
+    exporter->unanswered += can;
     if (can)
         post_to_all(exporter, &letter, fd);
     else
@@ -208,23 +238,29 @@ static rondoResult_t set_usable(struct rondo_exporter *exporter, unsigned number
     return comm->ops->write(comm->device, &table->usable[number], &usable, sizeof usable);
 }
 
-/* Nobody holds it: peers are to unmap it, and the number is free after that. */
+/* Nobody holds it: peers are to unmap it, and the number is free after that. Who gave up a launch, for which graphs and users then need
+ * not wait, may have peers whose kernels are still in it. */
 static void withdraw(struct rondo_exporter *exporter, unsigned number)
 {
     struct export *export = &exporter->exports[number];
     const struct letter letter = {.kind = WITHDRAW, .number = number};
+    rondo_comm_read_reports(exporter->comm);
+    if (rondo_comm_failure(exporter->comm) != rondoSuccess)
+        return;
     pthread_mutex_lock(&exporter->lock);
     const enum export_state was = export->state;
     const bool now = export->holds == 0 && (was == WANTED || was == USABLE || was == REFUSED);
     const bool tell = now && export->offered;
-    if (now)
+    if (now) { /* else answers to its offer may be coming */
         export->state = tell ? WITHDRAWN : FREE;
-    export->answers = 0;
+        export->answers = 0;
+    }
     pthread_mutex_unlock(&exporter->lock);
     if (!tell)
         return; /* or it will be when all have answered its offer, if still nobody holds it */
     if (was == USABLE && set_usable(exporter, number, 0) != rondoSuccess)
         return; /* the device is in trouble: it stays as it is */
+    exporter->unanswered++;
     post_to_all(exporter, &letter, -1);
 }
 
@@ -260,6 +296,7 @@ static void answered(struct rondo_exporter *exporter, const struct letter *lette
     if (all && state == WITHDRAWN)
         export->state = FREE;
     pthread_mutex_unlock(&exporter->lock);
+    exporter->unanswered -= all;
     if (all && state == OFFERED)
         offered(exporter, letter->number);
 }
@@ -349,18 +386,16 @@ static void *work(void *argument)
     rondo_fail_softly(true);
     pthread_mutex_lock(&exporter->lock);
     while (!exporter->stopped) {
-        struct errand *errand = exporter->first;
+        struct errand *errand = errands_take(&exporter->letters);
+        if (!errand && exporter->unanswered < WINDOW)
+            errand = errands_take(&exporter->own);
         if (!errand) {
             pthread_cond_wait(&exporter->wake, &exporter->lock);
             continue;
         }
-        exporter->first = errand->next;
-        if (!exporter->first)
-            exporter->last = NULL;
         pthread_mutex_unlock(&exporter->lock);
         run(exporter, errand);
-        rondo_close(&errand->fd);
-        free(errand);
+        errand_free(errand);
         pthread_mutex_lock(&exporter->lock);
     }
     pthread_mutex_unlock(&exporter->lock);

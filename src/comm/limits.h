@@ -6,26 +6,43 @@
 
 #include <stdint.h>
 
-enum { RONDO_MAX_RANKS = 64 };
+enum { RONDO_MAX_RANKS = 64, RONDO_SHAPE_RULES = 12 };
+
+/* What a table (comm/tune.h) may set for a collective. */
+enum rondo_tune_key { RONDO_TUNE_TWO_SHOT, RONDO_TUNE_BULK, RONDO_TUNE_DIRECT, RONDO_TUNE_SHAPE, RONDO_TUNE_KEY_COUNT };
+
+/* The shape of works whose flows have `from` bytes or more, up to the next rule. */
+struct rondo_shape_rule {
+    uint64_t from;
+    uint16_t threads, channels; /* of a block; blocks at most. 0: as without rules */
+};
 
 struct rondo_limits {
     unsigned ranks;
     unsigned lanes; /* in all */
     unsigned line_bytes;
     unsigned min_channels, max_channels;
-    unsigned max_threads;                         /* of a block */
-    unsigned max_per_thread;                      /* lines of a slot that one thread handles in one step */
-    uint32_t half_lines;                          /* of a mailbox half */
-    uint32_t bulk_lines;                          /* of a bulk half */
-    uint64_t bulk_from[RONDO_COLLECTIVE_COUNT];   /* bytes of a flow from which on it goes by the bulk protocol */
+    unsigned max_threads;    /* of a block */
+    unsigned max_per_thread; /* lines of a slot that one thread handles in one step */
+    uint32_t half_lines;     /* of a mailbox half */
+    uint32_t bulk_lines;     /* of a bulk half */
+    uint64_t
+        two_shot_from[RONDO_COLLECTIVE_COUNT];  /* bytes of a flow from which on a collective with shards is two-shot */
+    uint64_t bulk_from[RONDO_COLLECTIVE_COUNT]; /* from which on it goes by the bulk protocol */
     uint64_t direct_from[RONDO_COLLECTIVE_COUNT]; /* and by the direct one, where buffers allow */
-    uint32_t fifo_lines;                          /* of a FIFO for sends and receives: a power of two */
-    unsigned fifo_channels;                       /* FIFOs from one rank to another, at most */
-    int forced_algo;                              /* enum rondo_algo, -1: by size */
-    unsigned forced_threads;                      /* 0: by size */
-    unsigned check;                               /* 1: launches compare what their ranks run */
-    unsigned posts; /* 1: progress threads copy between some of the ranks (kernels/posts.h) */
+    struct rondo_shape_rule shapes[RONDO_COLLECTIVE_COUNT][RONDO_SHAPE_RULES]; /* by ascending size */
+    uint8_t shape_count[RONDO_COLLECTIVE_COUNT];
+    uint8_t tuned[RONDO_COLLECTIVE_COUNT]; /* which of these a table has set: bits by enum rondo_tune_key */
+    uint32_t fifo_lines;                   /* of a FIFO for sends and receives: a power of two */
+    unsigned fifo_channels;                /* FIFOs from one rank to another, at most */
+    int forced_algo;                       /* enum rondo_algo, -1: by size */
+    unsigned forced_threads;               /* 0: by size */
+    unsigned check;                        /* 1: launches compare what their ranks run */
+    unsigned posts;                        /* 1: progress threads copy between some of the ranks (kernels/posts.h) */
 };
+
+/* Sets two_shot_from to what is built in, for `ranks` ranks. */
+void rondo_limits_preset(struct rondo_limits *limits);
 
 /* Sets what depends on how large a mailbox is: `bytes` are those of one half of one lane's. All of a comm's mailboxes of the
  * default size are to stay below 64 MiB on up to 4 ranks. */

@@ -2,10 +2,19 @@
 
 #include "comm/card.h"
 #include "comm/links_impl.h"
+#include "comm/tune.h"
 #include "common/env.h"
 #include "common/result.h"
 
 #include <string.h>
+
+/* What a table says. Tables are of paths through device memory by kernels; others keep what is built in. */
+static bool tuned_from(const struct rondoComm *comm, const struct rondo_path *slowest, unsigned collective,
+                       enum rondo_tune_key key, uint64_t *from)
+{
+    const bool other = slowest->host || slowest->sender_copies || slowest->receiver_copies;
+    return !other && rondo_tune_find(comm->tune, comm->limits.ranks, collective, key, from);
+}
 
 /* From which size on the bulk protocol is better for a collective on the slowest of the paths; measured on two H200s, see
  * docs/decisions/0006. */
@@ -13,10 +22,13 @@ static uint64_t bulk_from(const struct rondoComm *comm, const struct rondo_path 
 {
     const bool rooted = collective == RONDO_REDUCE || collective == RONDO_BROADCAST;
     const char *proto = rondo_env()->proto;
+    uint64_t from;
     if (proto && !strcmp(proto, "bulk"))
         return 1;
     if (proto && !strcmp(proto, "line"))
         return UINT64_MAX;
+    if (tuned_from(comm, slowest, collective, RONDO_TUNE_BULK, &from))
+        return from;
     if (comm->info.line_bytes == 8) /* the host device: both are to be used */
         return 256 << 10;
     if (slowest->receiver_copies)
@@ -34,16 +46,36 @@ static uint64_t direct_from(const struct rondoComm *comm, const struct rondo_pat
 {
     const bool rooted = collective == RONDO_REDUCE || collective == RONDO_BROADCAST;
     const char *proto = rondo_env()->proto;
+    uint64_t from;
     if (comm->ranks > RONDO_ARG_PEERS || slowest->host || slowest->at_sender || slowest->sender_copies ||
         slowest->receiver_copies)
         return UINT64_MAX;
     if (proto && !strcmp(proto, "direct"))
         return 1;
-    if (proto && *proto)
+    if (proto && (!strcmp(proto, "line") || !strcmp(proto, "bulk")))
         return UINT64_MAX;
+    if (tuned_from(comm, slowest, collective, RONDO_TUNE_DIRECT, &from))
+        return from;
     if (comm->info.line_bytes == 8)
         return 128 << 10; /* the host device: it is to be used */
     return collective == RONDO_ALL_REDUCE || rooted ? 2 << 20 : 1 << 20;
+}
+
+static void tune(struct rondoComm *comm, const struct rondo_path *slowest, unsigned collective)
+{
+    struct rondo_limits *limits = &comm->limits;
+    uint64_t from;
+    limits->shape_count[collective] = limits->tuned[collective] = 0;
+    limits->bulk_from[collective] = bulk_from(comm, slowest, collective);
+    limits->direct_from[collective] = direct_from(comm, slowest, collective);
+    if (tuned_from(comm, slowest, collective, RONDO_TUNE_TWO_SHOT, &from))
+        limits->two_shot_from[collective] = from;
+    if (tuned_from(comm, slowest, collective, RONDO_TUNE_SHAPE, &from))
+        limits->shape_count[collective] =
+            (uint8_t)rondo_tune_shapes(comm->tune, limits->ranks, collective, limits->shapes[collective]);
+    for (unsigned key = 0; key < RONDO_TUNE_KEY_COUNT; key++)
+        if (tuned_from(comm, slowest, collective, (enum rondo_tune_key)key, &from))
+            limits->tuned[collective] |= (uint8_t)(1u << key);
 }
 
 /* The one of two paths that decides how fast a collective is. */
@@ -87,10 +119,9 @@ rondoResult_t rondo_paths_choose(struct rondoComm *comm, const struct rondo_card
             outboxes |= path->at_sender || path->sender_copies || path->relay;
             keep_slower(&slowest, path);
         }
-    for (unsigned c = 0; c < RONDO_COLLECTIVE_COUNT; c++) {
-        comm->limits.bulk_from[c] = bulk_from(comm, &slowest, c);
-        comm->limits.direct_from[c] = direct_from(comm, &slowest, c);
-    }
+    rondo_limits_preset(&comm->limits);
+    for (unsigned c = 0; c < RONDO_COLLECTIVE_COUNT; c++)
+        tune(comm, &slowest, c);
     rondo_limits_fit(&comm->limits, outboxes && comm->ranks > 2 ? half / ((unsigned)comm->ranks - 1) : half);
     comm->links->mailbox = rondo_lanes_mailbox_bytes(&comm->limits);
     return rondoSuccess;

@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "common/result.h"
 #include "enqueue/check.h"
+#include "enqueue/why.h"
 #include "enqueue/words.h"
 #include "kernels/instances.h"
 #include "kernels/types.h"
@@ -89,6 +90,8 @@ static void describe(const struct rondoComm *comm, const struct explained *op, c
     choice->channels = (int)launch->blocks;
     choice->threads = (int)launch->threads;
     choice->steps = launch->steps;
+    if (op->is_task && op->collective != RONDO_BARRIER)
+        rondo_why(&comm->limits, work, launch->threads, choice->why, sizeof choice->why);
 }
 
 /* One call is one launch: a task never takes more, and of messages there is one to and from each rank. */
@@ -186,7 +189,7 @@ rondoResult_t rondoCommExplain(rondoComm_t comm, const char *op, size_t count, r
         return rondo_fail(rondoInvalidArgument, "%s is NULL", op ? "choice" : "op");
     if (choice->size < offsetof(rondoChoice_t, channels))
         return rondo_fail(rondoInvalidArgument, "choice was not set up with RONDO_CHOICE_INITIALIZER");
-    rondoChoice_t chosen = {choice->size, "", "", "", 0, 0, 0};
+    rondoChoice_t chosen = {choice->size, "", "", "", 0, 0, 0, ""};
     RONDO_TRY(rondo_comm_enter(comm));
     rondoResult_t result = explain(comm, &question, &chosen);
     rondo_comm_leave(comm);

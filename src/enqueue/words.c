@@ -1,5 +1,7 @@
 #include "enqueue/words.h"
 
+#include <stdbool.h>
+
 #include "kernels/types.h"
 
 #include <stddef.h>
@@ -44,5 +46,10 @@ const char *rondo_word_algo(unsigned algo)
 
 const char *rondo_word_protocol(const struct rondo_work *work, int line_bytes)
 {
-    return work && work->bulk ? "bulk" : line_bytes == 16 ? "line16" : "line8";
+    const bool direct = work && work->direct;
+    if (work && work->bulk)
+        return direct ? "direct/bulk" : "bulk";
+    if (line_bytes == 16)
+        return direct ? "direct/line16" : "line16";
+    return direct ? "direct/line8" : "line8";
 }

@@ -72,7 +72,17 @@ rondoResult_t rondo_capture_set_lane(struct rondoComm *comm, int lane)
     return rondoSuccess;
 }
 
-/* A record for a capture in which the comm has no ops yet. */
+/* A graph in which the comm has no ops yet: what is known of one at this address is of another, which is gone. Its nodes may come
+ * again too. */
+static void forget(struct rondoComm *comm, const void *graph)
+{
+    for (unsigned i = 0; i < RONDO_CAPTURES; i++)
+        if (comm->captures[i].graph == graph)
+            comm->captures[i].node_count = 0;
+}
+
+/* A record for a capture in which the comm has no ops yet. A hold is for one capture only: of the graph that an earlier one was
+ * into, nothing is sure but that a node is the same. */
 static rondoResult_t make_record(struct rondoComm *comm, const struct rondo_capture *capture,
                                  struct rondo_capture_record **out)
 {
@@ -80,8 +90,10 @@ static rondoResult_t make_record(struct rondoComm *comm, const struct rondo_capt
     RONDO_TRY(find_in_graph(comm, capture->graph, &record));
     if (record) {
         record->id = capture->id; /* the graph holds the anchor */
+        record->hold = NULL;
     } else {
         RONDO_TRY(own(comm, capture->graph));
+        forget(comm, capture->graph);
         record = &comm->captures[comm->next_capture];
         comm->next_capture = (comm->next_capture + 1) % RONDO_CAPTURES;
         *record = (struct rondo_capture_record){.id = capture->id,

@@ -5,7 +5,8 @@
  * Whether it can be is known at run time only: memory is mapped behind the host's back, some time after it was first seen. So a
  * launch begins with offers, in lines of tokens: each block tells the same block of all peers which of its buffers can be reached, by
  * the number of the memory and the place in it. All blocks with the same number thus hear the same offers on every rank, and
- * go on in the same way: directly if nobody lacked anything, else by mailbox. Blocks may differ.
+ * go on in the same way: directly if nobody lacked anything, else by mailbox. Blocks may differ, so a block handles the same lines
+ * in either way.
  *
  * An offer also says that the rank has come to the launch, after which its buffers are the launch's to use. In the end each block
  * tells that it has made all its loads and stores, as bulk.h tells of results. A line of offers is emptied before
@@ -192,6 +193,18 @@ RONDO_FN bool rondo_direct_agree(struct rondo_run *run, const struct rondo_expor
 
 enum { RONDO_DIRECT_LINES = 16 }; /* that a thread has under way at once, of all ranks */
 
+/* Lines in registers. Arrays in structs: nvcc gives arrays of one type in functions that are inlined side by side the same place on the
+ * stack, where all of them stay if one has an index that is no constant, as the code for any number of ranks has. */
+struct rondo_direct_lines {
+    struct rondo_line of[RONDO_DIRECT_LINES];
+};
+struct rondo_direct_results {
+    struct rondo_line of[RONDO_DIRECT_LINES / 2];
+};
+struct rondo_direct_line {
+    struct rondo_line of[RONDO_ARG_PEERS];
+};
+
 /* How many of a thread's lines of one buffer that is. Loads of peers' memory take a microsecond or two, so there must be many
  * of them: between two H200s, 16 blocks pulled 125 GB/s with a branch after each load, 320 with these in a row. */
 RONDO_FN unsigned rondo_direct_chunk(struct rondo_how how)
@@ -278,11 +291,11 @@ RONDO_FN void rondo_direct_last(unsigned collective, enum rondo_dtype dtype, enu
                                 const struct rondo_reached *reached, uint64_t i)
 {
     const struct rondo_work *work = run->work;
-    struct rondo_line lines[RONDO_ARG_PEERS];
+    struct rondo_direct_line lines;
     RONDO_UNROLL
     for (unsigned r = 0; r < from->count; r++)
-        lines[r] = rondo_user_load(element, true, from->buffers[r], work->bytes, i);
-    const struct rondo_line result = rondo_direct_result(collective, dtype, op, ranks, lines, 1);
+        lines.of[r] = rondo_user_load(element, true, from->buffers[r], work->bytes, i);
+    const struct rondo_line result = rondo_direct_result(collective, dtype, op, ranks, lines.of, 1);
     RONDO_UNROLL
     for (unsigned d = 0; d < ranks; d++)
         if (rondo_direct_flows(collective, work->root, run->lane->rank, rondo_peer_after(run->lane->rank, d, ranks)))
@@ -302,8 +315,9 @@ RONDO_FN void rondo_direct_shards(struct rondo_how how, unsigned collective, enu
         rondo_extent_of(work, rondo_owns_shards(collective) ? me * work->span : 0, work->span);
     RONDO_ROLLED
     for (uint64_t i0 = e.first; i0 < e.end; i0 += chunk * e.stride) {
-        struct rondo_line lines[RONDO_DIRECT_LINES], results[RONDO_DIRECT_LINES / 2];
-        if (i0 + (chunk - 1) * e.stride >= e.whole) {
+        struct rondo_direct_lines lines;
+        struct rondo_direct_results results;
+        if (!how.ranks || i0 + (chunk - 1) * e.stride >= e.whole) {
             RONDO_ROLLED
             for (uint64_t i = i0; i < e.end && i < i0 + chunk * e.stride; i += e.stride)
                 rondo_direct_last(collective, dtype, op, element, ranks, run, &from, reached, e.base + i);
@@ -313,37 +327,36 @@ RONDO_FN void rondo_direct_shards(struct rondo_how how, unsigned collective, enu
         for (unsigned r = 0; r < from.count; r++) {
             RONDO_UNROLL
             for (unsigned u = 0; u < chunk; u++)
-                lines[r * chunk + u] = rondo_whole_load(from.buffers[r], e.base + i0 + u * e.stride);
+                lines.of[r * chunk + u] = rondo_whole_load(from.buffers[r], e.base + i0 + u * e.stride);
         }
         RONDO_UNROLL
         for (unsigned u = 0; u < chunk; u++)
-            results[u] = rondo_direct_result(collective, dtype, op, ranks, lines + u, chunk);
+            results.of[u] = rondo_direct_result(collective, dtype, op, ranks, lines.of + u, chunk);
         RONDO_UNROLL
         for (unsigned d = ranks; d-- > 0;) { /* this rank's own last */
             if (!rondo_direct_flows(collective, work->root, me, rondo_peer_after(me, d, ranks)))
                 continue;
             RONDO_UNROLL
             for (unsigned u = 0; u < chunk; u++)
-                rondo_whole_store(reached->recv[d], e.base + i0 + u * e.stride, results[u]);
+                rondo_whole_store(reached->recv[d], e.base + i0 + u * e.stride, results.of[u]);
         }
     }
 }
 
 /* Lines of one buffer of this rank go to several places: all-gather, and the root's of a broadcast between two. */
 RONDO_FN void rondo_direct_spread(struct rondo_how how, unsigned element, unsigned ranks, const struct rondo_run *run,
-                                  const char *from, char *const *to)
+                                  struct rondo_extent e, const char *from, char *const *to)
 {
     const struct rondo_work *work = run->work;
     const unsigned chunk = rondo_direct_chunk(how);
-    const struct rondo_extent e = rondo_extent_of(work, 0, UINT64_MAX / RONDO_LINE_BYTES);
     RONDO_ROLLED
     for (uint64_t i0 = e.first; i0 < e.end; i0 += chunk * e.stride) {
-        struct rondo_line lines[RONDO_DIRECT_LINES / 2];
+        struct rondo_direct_results lines;
         const bool whole = i0 + (chunk - 1) * e.stride < e.whole;
         if (whole) {
             RONDO_UNROLL
             for (unsigned u = 0; u < chunk; u++)
-                lines[u] = rondo_whole_load(from, i0 + u * e.stride);
+                lines.of[u] = rondo_whole_load(from, e.base + i0 + u * e.stride);
         }
         RONDO_UNROLL
         for (unsigned d = ranks; d-- > 0;) {
@@ -352,13 +365,13 @@ RONDO_FN void rondo_direct_spread(struct rondo_how how, unsigned element, unsign
             if (whole) {
                 RONDO_UNROLL
                 for (unsigned u = 0; u < chunk; u++)
-                    rondo_whole_store(to[d], i0 + u * e.stride, lines[u]);
+                    rondo_whole_store(to[d], e.base + i0 + u * e.stride, lines.of[u]);
                 continue;
             }
             RONDO_ROLLED
             for (uint64_t i = i0; i < e.end && i < i0 + chunk * e.stride; i += e.stride)
-                rondo_user_store(element, true, to[d], work->bytes, i,
-                                 rondo_user_load(element, true, from, work->bytes, i));
+                rondo_user_store(element, true, to[d], work->bytes, e.base + i,
+                                 rondo_user_load(element, true, from, work->bytes, e.base + i));
         }
     }
 }
@@ -374,16 +387,16 @@ RONDO_FN void rondo_direct_parts(struct rondo_how how, unsigned element, unsigne
     for (uint64_t i0 = e.first; i0 < e.end; i0 += chunk * e.stride) {
         RONDO_UNROLL
         for (unsigned d = ranks; d-- > 0;) {
-            struct rondo_line lines[RONDO_DIRECT_LINES / 2];
+            struct rondo_direct_results lines;
             const char *from = (const char *)work->send + rondo_peer_after(me, d, ranks) * work->bytes;
             char *to = reached->recv[d] + me * work->bytes;
             if (i0 + (chunk - 1) * e.stride < e.whole) {
                 RONDO_UNROLL
                 for (unsigned u = 0; u < chunk; u++)
-                    lines[u] = rondo_whole_load(from, i0 + u * e.stride);
+                    lines.of[u] = rondo_whole_load(from, i0 + u * e.stride);
                 RONDO_UNROLL
                 for (unsigned u = 0; u < chunk; u++)
-                    rondo_whole_store(to, i0 + u * e.stride, lines[u]);
+                    rondo_whole_store(to, i0 + u * e.stride, lines.of[u]);
                 continue;
             }
             RONDO_ROLLED
@@ -405,7 +418,8 @@ RONDO_FN void rondo_direct_gather(struct rondo_how how, unsigned element, unsign
         to[d] = reached->recv[d] + me * work->bytes;
     if (work->send == to[0])
         to[0] = NULL;
-    rondo_direct_spread(how, element, ranks, run, (const char *)work->send, to);
+    rondo_direct_spread(how, element, ranks, run, rondo_extent_of(work, 0, UINT64_MAX / RONDO_LINE_BYTES),
+                        (const char *)work->send, to);
 }
 
 /* A broadcast between two: the root's stores cross the link at 357 GB/s, its peer's loads at 329. Among more, by shards: then the root
@@ -424,7 +438,10 @@ RONDO_FN void rondo_direct_broadcast(struct rondo_how how, unsigned element, uns
     for (unsigned d = 1; d < ranks; d++)
         to[d] = ranks == 2 ? reached->recv[d] : NULL;
     to[0] = work->send == work->recv ? NULL : (char *)work->recv;
-    rondo_direct_spread(how, element, ranks, run, (const char *)work->send, to);
+    RONDO_ROLLED
+    for (unsigned p = 0; p < ranks && (ranks == 2 || to[0]); p++) /* a block has the same lines as by mailbox */
+        rondo_direct_spread(how, element, ranks, run, rondo_extent_of(work, p * work->span, work->span),
+                            (const char *)work->send, to);
 }
 
 /* Runs the work directly, if it can be: false, and nothing has been done. */

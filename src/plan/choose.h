@@ -1,4 +1,4 @@
-/* Which exchange, and in what shape. Measured on H200 (docs/decisions/0003); pure functions of size and limits. */
+/* Which exchange, and in what shape. Pure functions of size and limits, which hold the thresholds. */
 #ifndef RONDO_PLAN_CHOOSE_H
 #define RONDO_PLAN_CHOOSE_H
 
@@ -14,7 +14,12 @@ enum rondo_algo rondo_choose_algo(const struct rondo_limits *limits, unsigned co
 /* Whether a collective can be two-shot at all. */
 bool rondo_has_shards(unsigned collective);
 
-/* Blocks and threads for a work whose span has this many lines. */
-struct rondo_shape rondo_choose_shape(const struct rondo_limits *limits, uint64_t span);
+/* Blocks and threads for a work of this collective, flow and span in lines; RONDO_COLLECTIVE_COUNT: for a group of works. */
+struct rondo_shape rondo_choose_shape(const struct rondo_limits *limits, unsigned collective, uint64_t bytes,
+                                      uint64_t span);
+
+/* The rule of a table that decides about that; NULL: none. */
+const struct rondo_shape_rule *rondo_shape_rule_of(const struct rondo_limits *limits, unsigned collective,
+                                                   uint64_t bytes);
 
 #endif

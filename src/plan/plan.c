@@ -76,7 +76,7 @@ static struct rondo_shape plan_steps(const struct rondo_limits *limits, const st
                                      enum rondo_algo algo, struct rondo_work *work)
 {
     work_start(limits, task, algo, work);
-    struct rondo_shape shape = rondo_choose_shape(limits, work->span);
+    struct rondo_shape shape = rondo_choose_shape(limits, task->collective, work->bytes, work->span);
     const uint64_t slots = slots_of(limits, algo);
     work->direct = limits->ranks > 1 && work->bytes >= limits->direct_from[task->collective] &&
                    (algo == RONDO_TWO_SHOT || !rondo_has_shards(task->collective));
@@ -193,7 +193,7 @@ static struct rondo_shape plan_many(const struct rondo_limits *limits, const str
 {
     struct algos algos;
     const struct extent extent = choose_algos(limits, tasks, count, &algos);
-    struct rondo_shape shape = rondo_choose_shape(limits, extent.lines);
+    struct rondo_shape shape = rondo_choose_shape(limits, RONDO_COLLECTIVE_COUNT, 0, extent.lines);
     const uint64_t quota = divide_up(extent.lines, shape.channels);
     unsigned channel = 0, w = 0;
     uint64_t filled = 0, line = 0;

@@ -1,0 +1,112 @@
+#include "enqueue/why.h"
+
+#include "common/env.h"
+#include "plan/choose.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+struct text {
+    char *at;
+    size_t room, used;
+};
+
+/* Appends; what there is no room for is left out. */
+__attribute__((format(printf, 2, 3))) static void add(struct text *text, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    const int length = vsnprintf(text->at + text->used, text->room - text->used, format, arguments);
+    va_end(arguments);
+    text->used += length < 0 ? 0 : (size_t)length;
+    if (text->used >= text->room)
+        text->used = text->room - 1;
+}
+
+/* As tables write it: "64K", "280001", "never". */
+static void add_size(struct text *text, uint64_t size)
+{
+    static const char units[] = {0, 'K', 'M', 'G'};
+    unsigned unit = 0;
+    if (size == UINT64_MAX) {
+        add(text, "never");
+        return;
+    }
+    while (size && size % 1024 == 0 && unit < 3) {
+        size /= 1024;
+        unit++;
+    }
+    add(text, "%llu%s", (unsigned long long)size, (char[]){units[unit], 0});
+}
+
+/* "from 64K (table)" */
+static void add_threshold(struct text *text, const struct rondo_limits *limits, unsigned collective,
+                          enum rondo_tune_key key, uint64_t from)
+{
+    add(text, from == UINT64_MAX ? "" : "from ");
+    add_size(text, from);
+    add(text, limits->tuned[collective] >> key & 1 ? " (table)" : " (built in)");
+}
+
+static void why_algo(struct text *text, const struct rondo_limits *limits, const struct rondo_work *work)
+{
+    const uint64_t from = limits->two_shot_from[work->collective];
+    const char *name = work->algo == RONDO_TWO_SHOT ? "two-shot" : "one-shot";
+    if (!rondo_has_shards(work->collective) || limits->ranks == 1)
+        return;
+    if (work->algo == RONDO_TWO_SHOT && rondo_choose_algo(limits, work->collective, work->bytes) == RONDO_ONE_SHOT) {
+        add(text, "two-shot as one-shot would take several steps; ");
+        return;
+    }
+    if (limits->forced_algo >= 0) {
+        add(text, "%s by RONDO_ALGO; ", name);
+        return;
+    }
+    add(text, work->algo == RONDO_TWO_SHOT ? "%s " : "%s, two-shot ", name);
+    add_threshold(text, limits, work->collective, RONDO_TUNE_TWO_SHOT, from);
+    add(text, "; ");
+}
+
+static void why_protocol(struct text *text, const struct rondo_limits *limits, const struct rondo_work *work)
+{
+    const char *proto = rondo_env()->proto;
+    const unsigned c = work->collective;
+    if (limits->ranks == 1)
+        return;
+    if (proto && (!strcmp(proto, "line") || !strcmp(proto, "bulk") || !strcmp(proto, "direct"))) {
+        add(text, "protocol by RONDO_PROTO=%s; ", proto);
+        return;
+    }
+    if (work->direct) {
+        add(text, "direct, where buffers allow, ");
+        add_threshold(text, limits, c, RONDO_TUNE_DIRECT, limits->direct_from[c]);
+        add(text, ", else ");
+    }
+    add(text, work->bulk ? "bulk " : "lines, bulk ");
+    add_threshold(text, limits, c, RONDO_TUNE_BULK, limits->bulk_from[c]);
+    add(text, "; ");
+}
+
+static void why_shape(struct text *text, const struct rondo_limits *limits, const struct rondo_work *work,
+                      unsigned threads)
+{
+    const struct rondo_shape_rule *rule = rondo_shape_rule_of(limits, work->collective, work->bytes);
+    const bool ruled = rule && rule->channels && rule->channels < limits->max_channels;
+    const char *by = limits->forced_threads             ? "by RONDO_THREADS"
+                     : rule && rule->threads == threads ? "(table)"
+                                                        : "(built in)";
+    add(text, "%u thread%s %s, at most %u channels%s", threads, threads == 1 ? "" : "s", by,
+        ruled ? rule->channels : limits->max_channels, ruled ? " (table)" : "");
+}
+
+void rondo_why(const struct rondo_limits *limits, const struct rondo_work *work, unsigned threads, char *out,
+               size_t room)
+{
+    struct text text = {out, room, 0};
+    out[0] = '\0';
+    why_algo(&text, limits, work);
+    why_protocol(&text, limits, work);
+    why_shape(&text, limits, work, threads);
+}
