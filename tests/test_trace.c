@@ -145,7 +145,7 @@ static int issue(struct rig *rig, char *a, char *b)
     RIG_OK(rondoGroupStart());
     RIG_OK(rondoAllReduce(a, a, 5, rondoFloat, rondoMin, rig->comm, rig->stream));
     RIG_OK(rondoAllGather(b, b + 4 * COUNT, 5, rondoInt, rig->comm, rig->stream));
-    RIG_OK(rondoSend(a, 40000, rondoFloat, next, rig->comm, rig->stream));
+    RIG_OK(rondoSend(a + 4 * COUNT, 40000, rondoFloat, next, rig->comm, rig->stream));
     RIG_OK(rondoRecv(b + 8 * COUNT, 40000, rondoFloat, before, rig->comm, rig->stream));
     RIG_OK(rondoGroupEnd());
     return 0;
