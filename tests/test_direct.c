@@ -288,6 +288,7 @@ static int await_exports(struct rig *rig, unsigned count)
     const uint64_t start = rondo_now_ns();
     while (rondo_exporter_count(rig->comm->exporter) != count)
         RIG_CHECK(since_ms(start) < WAIT_MS, "%u exports, not %u", rondo_exporter_count(rig->comm->exporter), count);
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is gone"); /* who leaves answers no letters */
     return 0;
 }
 
