@@ -321,6 +321,8 @@ RONDO_FN void rondo_single_steps(struct rondo_form form, const struct rondo_sing
     const bool done =
         form.direct && work->direct &&
         rondo_direct_run(form.how, form.collective, form.dtype, form.op, form.element, &args->exports, &run);
+    if (form.any && work->direct)
+        run.dead = rondo_direct_decline(run);
     if (done)
         ;
     else if (work->bulk)
@@ -465,7 +467,12 @@ RONDO_FN void rondo_batch_body(const struct rondo_batch_head *head)
             (const struct rondo_work *)((const char *)head + head->works_at),
             ((const struct rondo_channel_works *)((const char *)head + head->channels_at))[rondo_block()], head->steps,
             head->steps == 1 && head->tokens && rondo_block() == 0};
-        if (part.mine.first <= part.mine.last && part.works[part.mine.first].bulk)
+        const bool any = part.mine.first <= part.mine.last;
+        if (any && part.works[part.mine.first].direct) {
+            run.work = &part.works[part.mine.first];
+            run.dead = rondo_direct_decline(run);
+        }
+        if (any && part.works[part.mine.first].bulk)
             rondo_bulk_run(rondo_form_any(), &part.works[0], &run);
         else
             rondo_part_run(rondo_form_any(), &part, &run);
