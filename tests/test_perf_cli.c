@@ -99,7 +99,7 @@ static void all_ops_are_right(const char *more, int rows)
     cr_expect_eq(occurrences("\"wrong\": 0,"), 2 * (OP_COUNT * rows + 1), "%s", more);
     cr_expect_eq(occurrences("\"algo\": \"\""), 0, "%s", more);
     cr_expect_eq(occurrences("\"proto\": \"line8\", \"channels\": ") +
-                     occurrences("\"proto\": \"bulk\", \"channels\": "),
+                     occurrences("\"proto\": \"bulk\", \"channels\": ") + occurrences("\"proto\": \"direct/"),
                  2 * (OP_COUNT * rows + 1), "%s", more);
 }
 

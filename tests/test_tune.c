@@ -209,22 +209,3 @@ Test(tune, a_file_that_is_not_there_is_an_error)
     setenv("RONDO_TUNE_FILE", "/tmp/nowhere.tune", 1);
     cr_expect_eq(rig_run(&(struct rig_options){.ranks = 2, .no_comm = true}, refused), 0);
 }
-
-/* The tables that come with Rondo. */
-Test(tune, reads_the_tables_of_known_machines)
-{
-    struct rondo_arena *arena;
-    struct rondo_tune *tune;
-    struct rondo_limits limits = {.ranks = 2};
-    cr_assert_eq(rondo_arena_create(&arena), rondoSuccess);
-    cr_assert_eq(rondo_tune_load(RONDO_TEST_SOURCE "/tuning/h200-nv18.tune", arena, &tune), rondoSuccess, "%s",
-                 rondo_last_error());
-    for (limits.ranks = 2; limits.ranks <= 4; limits.ranks += 2) {
-        uint64_t from = 0;
-        rondo_limits_preset(&limits);
-        cr_assert(rondo_tune_find(tune, limits.ranks, RONDO_ALL_REDUCE, RONDO_TUNE_TWO_SHOT, &from));
-        cr_expect_eq(from, limits.two_shot_from[RONDO_ALL_REDUCE], "of %u ranks: what is built in has changed",
-                     limits.ranks);
-    }
-    rondo_arena_destroy(arena);
-}
