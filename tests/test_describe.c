@@ -3,6 +3,7 @@
 #include "plan/plan.h"
 #include "plan/unpack.h"
 #include "support/draw.h"
+#include "support/json.h"
 #include "support/rig.h"
 
 #include "rondo/host.h"
@@ -133,27 +134,6 @@ static int occurrences(const char *in, const char *of)
         RIG_CHECK(strstr(text, wanted_), "no \"%s\" in\n%s", wanted_, text); \
     } while (0)
 
-/* Brackets close what they open, and strings end: what hand-written JSON gets wrong. */
-static int well_formed(struct rig *rig, const char *json)
-{
-    char open[64];
-    size_t depth = 0;
-    bool string = false;
-    for (const char *c = json; *c; c++) {
-        if (*c == '\\' && string)
-            c++;
-        else if (*c == '"')
-            string = !string;
-        else if (!string && (*c == '{' || *c == '['))
-            open[depth++ % sizeof open] = *c;
-        else if (!string && (*c == '}' || *c == ']'))
-            RIG_CHECK(depth && open[--depth] == (*c == '}' ? '{' : '['), "at %.40s", c);
-        RIG_CHECK(string || !strchr(",[{", *c) || !strchr(",]}", c[1]) || c[1] == (*c == '[' ? ']' : 0), "at %.40s", c);
-    }
-    RIG_CHECK(depth == 0 && !string, "%zu open", depth);
-    return 0;
-}
-
 static int every_op(struct rig *rig)
 {
     const struct machine *m = rig->machine;
@@ -182,7 +162,7 @@ static int every_op(struct rig *rig)
     RIG_OK(rondoRecv(b, 21, rondoFloat, before, rig->comm, rig->stream));
     RIG_OK(rondoGroupEnd());
     graph = m->capture_end_with(rig->stream, &source);
-    if (describe(rig, source, &d) || well_formed(rig, d.json))
+    if (describe(rig, source, &d) || json_is_wrong(rig, d.json))
         return 1;
     m->graph_destroy(graph);
     if (me == 0 && getenv("RONDO_TEST_SHOW"))
@@ -325,7 +305,7 @@ static int shapes(struct rig *rig)
     RIG_OK(rondoHostMemsetAsync(buffer, 0, 4, stream));
     RIG_OK(rondoHostStreamEndCapture(stream, &graph));
     RIG_OK(rondoHostGraphClone(&clone, graph));
-    if (describe(rig, graph, &d) || describe(rig, clone, &of_clone) || well_formed(rig, d.json))
+    if (describe(rig, graph, &d) || describe(rig, clone, &of_clone) || json_is_wrong(rig, d.json))
         return 1;
     RIG_CHECK(!strcmp(d.text, of_clone.text) && !strcmp(d.json, of_clone.json), "the clone is\n%s", of_clone.text);
     SAYS(d.text, "%d nodes: 3 kernels of Rondo's with 3 ops, 0 other kernels, 3 other nodes; 5 edges\n", 6);
@@ -361,7 +341,7 @@ static int shapes(struct rig *rig)
     RIG_OK(rondoHostGraphDestroy(graph));
     RIG_OK(rondoHostGraphDestroy(child));
     RIG_OK(rondoHostGraphCreate(&graph));
-    if (describe(rig, graph, &d) || well_formed(rig, d.json))
+    if (describe(rig, graph, &d) || json_is_wrong(rig, d.json))
         return 1;
     SAYS(d.text, "%d nodes: 0 kernels of Rondo's with 0 ops, 0 other kernels, 0 other nodes; 0 edges\n", 0);
     described_free(&d);

@@ -444,6 +444,17 @@ RONDO_API rondoResult_t rondoPlanLaunch(rondoPlan_t plan, struct CUstream_st *st
  * plan. */
 RONDO_API rondoResult_t rondoPlanDestroy(rondoPlan_t plan);
 
+/* ---- the trace ---- */
+
+/* When this rank's launches came, had their first data and were done: those of the comm's last ops, as many of each lane as
+ * RONDO_TRACE says, on the device's clock. docs/trace.md tells what exactly the times are. rondoDescribeJson: what chrome://tracing and
+ * Perfetto show, and rondo-trace merges with that of the other ranks, and names who was waited for. rondoDescribeText: a summary
+ * by op. Launches that have not ended are left out; nothing is waited for, and it is legal during captures and after a failure or a finalize.
+ *
+ * *bytes, buffer: as of rondoGraphDescribe; but more launches may end between two calls, so have room for some more, or wait for the stream.
+ * rondoInvalidUsage: the comm was made without RONDO_TRACE. */
+RONDO_API rondoResult_t rondoCommTrace(rondoComm_t comm, rondoDescribeFormat_t format, char *buffer, size_t *bytes);
+
 #ifdef __cplusplus
 }
 #endif

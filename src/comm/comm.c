@@ -7,6 +7,7 @@
 #include "comm/links.h"
 #include "comm/parting.h"
 #include "comm/retired.h"
+#include "comm/tracer.h"
 #include "comm/tune.h"
 #include "comm/vote.h"
 #include "comm/watch.h"
@@ -75,6 +76,21 @@ static rondoResult_t load_kernels(struct rondoComm *comm)
     return rondoSuccess;
 }
 
+/* Memory for the trace, if there is to be one. */
+static rondoResult_t open_trace(struct rondoComm *comm)
+{
+    const long asked = rondo_env()->trace;
+    struct rondo_anchor *anchor = comm->anchor;
+    unsigned entries = 16;
+    if (asked == 0)
+        return rondoSuccess;
+    while (entries < (unsigned long)asked)
+        entries *= 2;
+    RONDO_TRY(comm->ops->mem_alloc(comm->device, rondo_lanes_trace_bytes(anchor->lanes, entries), RONDO_MEM_PRIVATE,
+                                   &anchor->trace));
+    return rondo_tracer_create(comm->arena, entries, &comm->tracer);
+}
+
 static rondoResult_t open_device(struct rondoComm *comm, int ordinal)
 {
     struct rondo_anchor *anchor;
@@ -90,6 +106,7 @@ static rondoResult_t open_device(struct rondoComm *comm, int ordinal)
     anchor->lanes = RONDO_LANE_GRAPH + (unsigned)comm->config.graph_lanes;
     RONDO_TRY(comm->ops->mem_alloc(comm->device, rondo_lanes_control_bytes(anchor->lanes, (unsigned)comm->ranks),
                                    RONDO_MEM_PRIVATE, &anchor->control));
+    RONDO_TRY(open_trace(comm));
     RONDO_TRY(comm->ops->pinned_alloc(comm->device, rondo_lanes_report_bytes(anchor->lanes), &anchor->reports));
     RONDO_TRY(comm->ops->event_create(comm->device, &comm->eager_end));
     RONDO_TRY(comm->ops->event_create(comm->device, &comm->join));

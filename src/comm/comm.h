@@ -28,6 +28,7 @@ struct rondo_exports_hold;
 struct rondo_links;
 struct rondo_making;
 struct rondo_mover;
+struct rondo_tracer;
 struct rondo_tune;
 struct rondo_watch;
 
@@ -72,6 +73,7 @@ struct rondoComm {
     struct rondo_links *links;       /* to the peers' memory */
     struct rondo_mover *mover;       /* NULL: no copies */
     struct rondo_exporter *exporter; /* NULL: no memory of users is mapped by others */
+    struct rondo_tracer *tracer;     /* NULL: launches leave no records */
     struct rondo_bootstrap *bootstrap;
     struct rondo_watch *watch;
 

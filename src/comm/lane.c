@@ -69,6 +69,31 @@ size_t rondo_lanes_report_bytes(unsigned lanes)
     return lanes * sizeof(struct rondo_report);
 }
 
+size_t rondo_lanes_trace_bytes(unsigned lanes, unsigned entries)
+{
+    return (size_t)lanes * entries * sizeof(struct rondo_trace_entry);
+}
+
+/* Entries of a lane's ring, 0: it has none. */
+static size_t trace_entries(const struct rondo_anchor *anchor)
+{
+    return anchor->trace.bytes / (anchor->lanes * sizeof(struct rondo_trace_entry));
+}
+
+static struct rondo_trace_entry *trace_at(const struct rondo_anchor *anchor, unsigned lane)
+{
+    return trace_entries(anchor) ? (struct rondo_trace_entry *)anchor->trace.address + lane * trace_entries(anchor)
+                                 : NULL;
+}
+
+rondoResult_t rondo_lane_trace_read(const struct rondo_anchor *anchor, unsigned lane, uint32_t *launches,
+                                    struct rondo_trace_entry *entries)
+{
+    const size_t bytes = trace_entries(anchor) * sizeof *entries;
+    RONDO_TRY(anchor->ops->read(anchor->device, entries, trace_at(anchor, lane), bytes));
+    return anchor->ops->read(anchor->device, launches, &channels_at(anchor, lane)->traced, sizeof *launches);
+}
+
 /* Where the parts of one lane's mailbox lie. */
 struct layout {
     uint64_t tokens_at, fifos_at, fifo_lines, credits_at, bulk_at, bytes;
@@ -136,6 +161,8 @@ rondoResult_t rondo_lanes_reset(const struct rondo_anchor *anchor, const struct 
                         rondo_lanes_control_bytes(anchor->lanes, limits->ranks) / 4));
     RONDO_TRY(ops->fill(anchor->device, &channels_at(anchor, 0)->epoch, sizeof(struct rondo_channel), epoch,
                         anchor->lanes * RONDO_MAX_CHANNELS));
+    if (anchor->trace.bytes)
+        RONDO_TRY(ops->fill(anchor->device, anchor->trace.address, 4, 0, anchor->trace.bytes / 4));
     return ops->fill(anchor->device, positions_at(anchor, limits->ranks, 0), 4, epoch,
                      anchor->lanes * positions_of(limits->ranks));
 }
@@ -177,6 +204,8 @@ rondoResult_t rondo_lanes_open(const struct rondo_anchor *anchor, const struct r
         lane->posts = posts ? posts_at(anchor, ranks, i) : NULL;
         lane->boxes = boxes_at(anchor, ranks, i);
         lane->exports = ranks <= RONDO_ARG_PEERS ? rondo_lanes_exports(anchor, ranks) : NULL;
+        lane->trace = trace_at(anchor, i);
+        lane->trace_mask = lane->trace ? (uint32_t)trace_entries(anchor) - 1 : 0;
         lane->timeout_ns = timeout_ns;
         lane->half_lines = limits->half_lines;
         lane->bulk_lines = limits->bulk_lines;

@@ -24,6 +24,9 @@ size_t rondo_lanes_control_bytes(unsigned lanes, unsigned ranks);
 size_t rondo_lanes_report_bytes(unsigned lanes);
 size_t rondo_lanes_mailbox_bytes(const struct rondo_limits *limits);
 
+/* And for traces, a ring of so many entries (a power of two) for each lane. It is the anchor's if the comm traces. */
+size_t rondo_lanes_trace_bytes(unsigned lanes, unsigned entries);
+
 /* A word of device memory that nobody looks at: number 0 is what messages of nothing send, and 1 + r takes what comes of them from
  * rank r. */
 void *rondo_lanes_spare(const struct rondo_anchor *anchor, unsigned ranks, unsigned number);
@@ -56,6 +59,10 @@ rondoResult_t rondo_lanes_reset_box(const struct rondo_anchor *anchor, const str
 rondoResult_t rondo_lanes_open(const struct rondo_anchor *anchor, const struct rondo_limits *limits, unsigned rank,
                                uint64_t timeout_ns, const struct rondo_boxes *boxes,
                                struct rondo_lane lanes[RONDO_MAX_LANES]);
+
+/* A lane's ring as it is now, launches or not, and how many launches have left a record, modulo 2^32. The comm traces. */
+rondoResult_t rondo_lane_trace_read(const struct rondo_anchor *anchor, unsigned lane, uint32_t *launches,
+                                    struct rondo_trace_entry *entries);
 
 /* Which of the anchor's lanes has these channels. */
 unsigned rondo_lane_of(const struct rondo_anchor *anchor, const struct rondo_channel *channels);

@@ -5,6 +5,7 @@
 #include "comm/failure.h"
 #include "comm/links.h"
 #include "comm/parting.h"
+#include "comm/tracer.h"
 #include "comm/watch.h"
 #include "common/result.h"
 #include "transport/mover.h"
@@ -82,6 +83,7 @@ void rondo_comm_strip(struct rondoComm *comm)
     free_device(comm);
     rondo_bootstrap_close(comm->bootstrap);
     comm->bootstrap = NULL;
+    rondo_tracer_destroy(comm->tracer);
     rondo_arena_destroy(comm->arena);
     comm->arena = NULL;
 }

@@ -104,6 +104,7 @@ static bool release(struct rondo_anchor *anchor, bool later)
 static void destroy(struct rondo_anchor *anchor)
 {
     anchor->ops->mem_free(anchor->device, &anchor->control);
+    anchor->ops->mem_free(anchor->device, &anchor->trace);
     for (int a = 0; a < RONDO_AREA_COUNT; a++)
         anchor->ops->mem_free(anchor->device, &anchor->areas[a]);
     anchor->ops->pinned_free(anchor->device, &anchor->rings);

@@ -30,6 +30,7 @@ struct rondo_anchor {
     struct rondo_device *device;
     unsigned lanes;           /* that the memory below has room for */
     struct rondo_mem control; /* what kernels keep for themselves: channels, peers' addresses */
+    struct rondo_mem trace;   /* records of launches; there is none if the comm does not trace */
     struct rondo_mem areas[RONDO_AREA_COUNT];
     struct rondo_pinned reports;        /* what kernels tell the host, and the abort words */
     struct rondo_pinned rings;          /* what kernels tell the comm's progress thread */

@@ -187,6 +187,18 @@ static rondoResult_t describe(void *handle, rondoDescribeFormat_t format, struct
     return result;
 }
 
+rondoResult_t rondo_describe_give(const struct rondo_describe_text *text, char *buffer, size_t *bytes)
+{
+    const size_t room = *bytes;
+    *bytes = text->length + 1;
+    if (buffer && room < *bytes)
+        return rondo_fail(rondoInvalidArgument, "the description takes %zu bytes, and there is room for %zu", *bytes,
+                          room);
+    if (buffer)
+        memcpy(buffer, text->at, *bytes);
+    return rondoSuccess;
+}
+
 rondoResult_t rondoGraphDescribe(void *graph, rondoDescribeFormat_t format, char *buffer, size_t *bytes)
 {
     struct rondo_describe_text text = {0};
@@ -195,14 +207,8 @@ rondoResult_t rondoGraphDescribe(void *graph, rondoDescribeFormat_t format, char
     if (format != rondoDescribeText && format != rondoDescribeJson)
         return rondo_fail(rondoInvalidArgument, "format %d is not a rondoDescribeFormat_t", (int)format);
     rondoResult_t result = describe(graph, format, &text);
-    const size_t room = *bytes;
     if (result == rondoSuccess)
-        *bytes = text.length + 1;
-    if (result == rondoSuccess && buffer && room < *bytes)
-        result = rondo_fail(rondoInvalidArgument, "the description takes %zu bytes, and there is room for %zu", *bytes,
-                            room);
-    else if (result == rondoSuccess && buffer)
-        memcpy(buffer, text.at, *bytes);
+        result = rondo_describe_give(&text, buffer, bytes);
     free(text.at);
     return result;
 }

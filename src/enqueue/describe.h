@@ -42,6 +42,9 @@ struct rondo_describe_text {
 __attribute__((format(printf, 2, 3))) void rondo_describe_print(struct rondo_describe_text *text, const char *format,
                                                                 ...);
 
+/* Gives it to the user as rondoGraphDescribe says. */
+rondoResult_t rondo_describe_give(const struct rondo_describe_text *text, char *buffer, size_t *bytes);
+
 void rondo_describe_text(const struct rondo_described *graph, const struct rondo_described_totals *totals,
                          struct rondo_describe_text *text);
 void rondo_describe_json(const struct rondo_described *graph, const struct rondo_described_totals *totals,

@@ -5,6 +5,7 @@
 #include "common/result.h"
 #include "graph/capture.h"
 #include "graph/prepared.h"
+#include "graph/trace.h"
 #include "kernels/types.h"
 
 #include <string.h>
@@ -28,6 +29,7 @@ void rondo_launch_on_lane(const struct rondoComm *comm, const struct rondo_captu
     const struct rondo_lane *lane = &comm->lanes[record ? record->lane : RONDO_LANE_EAGER];
     plan->args.lane = lane->args;
     plan->args.lane.graph = record ? record->number : 0;
+    plan->args.lane.what = 0;
     if (plan->direct)
         plan->args.single.exports = (struct rondo_export_args){.send = RONDO_EXPORT_NONE, .recv = RONDO_EXPORT_NONE};
     if (plan->messages)
@@ -68,6 +70,8 @@ static rondoResult_t launch_plan(struct rondoComm *comm, struct rondo_capture_re
         rondo_launch_on_lane(comm, record, &plan);
         if (plan.direct)
             place(comm, record ? rondo_capture_hold(comm, record) : NULL, &plan);
+        if (comm->tracer)
+            rondo_trace_launch(comm, plan.kernel, &plan.args);
         const struct rondo_launch launch = {
             .kernel = comm->kernels[plan.kernel],
             .blocks = plan.blocks,
@@ -218,9 +222,11 @@ static rondoResult_t prepared_captured(const struct rondo_prepared *prepared, st
     for (size_t i = 0; i < prepared->count; i++) {
         struct rondo_launch launch = prepared->launches[i].eager;
         memcpy(&plan.args, launch.args, launch.args_bytes);
+        const uint32_t what = plan.args.lane.what;
         plan.messages = prepared->launches[i].messages;
         plan.direct = prepared->launches[i].direct;
         rondo_launch_on_lane(comm, record, &plan);
+        plan.args.lane.what = what;
         if (plan.direct)
             place(comm, rondo_capture_hold(comm, record), &plan);
         launch.args = &plan.args;

@@ -1,6 +1,7 @@
 #include "graph/prepared.h"
 
 #include "common/result.h"
+#include "graph/trace.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +61,8 @@ rondoResult_t rondo_prepared_add(struct rondo_prepared *prepared, const struct r
     while (!rondo_plan_done(&group)) {
         rondo_plan_next(&group, &plan);
         rondo_launch_on_lane(prepared->comm, NULL, &plan);
+        if (prepared->comm->tracer)
+            rondo_trace_launch(prepared->comm, plan.kernel, &plan.args);
         RONDO_TRY(keep(prepared, &plan));
     }
     return rondoSuccess;

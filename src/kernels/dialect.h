@@ -145,6 +145,10 @@ RONDO_FN void rondo_word_store(uint32_t *to, uint32_t v)
 {
     asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
 }
+RONDO_FN void rondo_wide_store(uint64_t *to, uint64_t v)
+{
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(to), "l"(v) : "memory");
+}
 /* Four words that lie side by side, 16-byte aligned; each is read whole, not all of them at once. */
 RONDO_FN void rondo_words_load(const uint32_t *from, uint32_t *words)
 {
@@ -294,6 +298,10 @@ RONDO_FN uint64_t rondo_wide_load(const uint64_t *from)
     return __atomic_load_n(from, __ATOMIC_ACQUIRE);
 }
 RONDO_FN void rondo_word_store(uint32_t *to, uint32_t v)
+{
+    __atomic_store_n(to, v, __ATOMIC_RELEASE);
+}
+RONDO_FN void rondo_wide_store(uint64_t *to, uint64_t v)
 {
     __atomic_store_n(to, v, __ATOMIC_RELEASE);
 }

@@ -181,6 +181,7 @@ RONDO_FN bool rondo_direct_agree(struct rondo_run *run, const struct rondo_expor
     run->dead = rondo_barrier_any(run->dead);
     if (run->dead)
         return false;
+    rondo_trace_first(run);
     reached->recv[0] = (char *)work->recv;
     RONDO_UNROLL
     for (unsigned d = 1; d < ranks; d++) {

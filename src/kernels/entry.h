@@ -227,10 +227,14 @@ RONDO_FN void rondo_part_run(struct rondo_form form, const struct rondo_part *pa
         if (step - lag == steps - 1)
             rondo_last_step_send(run, steps);
         rondo_part_deliver(form, part, run, step - lag);
+        if (step == lag && !part->tokens)
+            rondo_trace_first(run);
     }
     rondo_last_step_take(run, steps);
-    if (part->tokens)
+    if (part->tokens) {
         rondo_tokens_take(run, RONDO_TOKENS_OF_HALF);
+        rondo_trace_first(run);
+    }
 }
 
 /* ---- a work by the bulk protocol ---- */
@@ -264,6 +268,8 @@ RONDO_FN void rondo_bulk_push(struct rondo_form form, struct rondo_run *run, uin
 RONDO_FN void rondo_bulk_deliver(struct rondo_form form, struct rondo_run *run, uint32_t step)
 {
     rondo_bulk_hear(run, RONDO_TOKENS_OF_PUSHES, step);
+    if (step == 0)
+        rondo_trace_first(run);
     if (form.any)
         run->dead = rondo_deliver_any(*run, step);
     else if (rondo_bulk_is_whole(form, run, step))
@@ -317,7 +323,7 @@ RONDO_FN void rondo_single_steps(struct rondo_form form, const struct rondo_sing
     const bool rooted = collective == RONDO_BROADCAST || collective == RONDO_REDUCE;
     const struct rondo_part part = {work, {0, 0}, work->steps, work->steps == 1 && rooted && rondo_block() == 0};
     struct rondo_run run = rondo_launch_begin(&args->lane, work);
-    rondo_launch_mark(&args->lane);
+    rondo_launch_mark(&run);
     const bool done =
         form.direct && work->direct &&
         rondo_direct_run(form.how, form.collective, form.dtype, form.op, form.element, &args->exports, &run);
@@ -398,7 +404,9 @@ RONDO_FN void rondo_barrier_body(const struct rondo_lane_args *lane)
     if (lane->posts)
         rondo_post_tokens(run, RONDO_TOKENS_OF_HALF, 0, 1);
     rondo_launch_check(&run);
+    rondo_launch_trace(&run);
     rondo_tokens_take(&run, RONDO_TOKENS_OF_HALF);
+    rondo_trace_first(&run);
     rondo_launch_end(&run, 1);
 }
 
@@ -417,6 +425,7 @@ RONDO_FN void rondo_transfers_body(const struct rondo_batch_head *head)
     }
     struct rondo_run run = rondo_launch_begin(&head->lane, NULL);
     rondo_launch_check(&run);
+    rondo_launch_trace(&run);
     rondo_end_run(head, &run, &stream);
     rondo_launch_end(&run, 0);
 }
@@ -459,7 +468,7 @@ RONDO_CALL void rondo_batch_check(const struct rondo_batch_head *head, struct ro
 RONDO_FN void rondo_batch_body(const struct rondo_batch_head *head)
 {
     struct rondo_run run = rondo_launch_begin(&head->lane, NULL);
-    rondo_launch_mark(&head->lane);
+    rondo_launch_mark(&run);
     if (head->signature && rondo_block() == 0)
         rondo_batch_check(head, run);
     if (rondo_block() < head->exchange_blocks) {

@@ -18,6 +18,7 @@
 
 #include "kernels/mailbox.h"
 #include "kernels/post.h"
+#include "kernels/trace.h"
 #include "kernels/user.h"
 
 /* What one block runs: transfers first … end - 1, as far as they lie on one FIFO channel. */
@@ -205,6 +206,7 @@ RONDO_FN void rondo_fifo_recv(const struct rondo_batch_head *head, struct rondo_
     uint64_t s = rondo_thread(), limit = 0;
     RONDO_ROLLED
     while (limit < total) {
+        const uint64_t from = limit;
         limit += quarter - ((position + (uint32_t)limit) & (quarter - 1));
         const bool passes = limit <= total; /* a multiple of a quarter */
         limit = passes ? limit : total;
@@ -220,6 +222,8 @@ RONDO_FN void rondo_fifo_recv(const struct rondo_batch_head *head, struct rondo_
                 break;
             rondo_user_store(t->element, t->aligned, t->buffer, t->bytes, cursor.range.first + (s - cursor.base), line);
         }
+        if (from == 0)
+            rondo_trace_first(run);
         if (passes) {
             if (rondo_barrier_any(run->dead))
                 break;

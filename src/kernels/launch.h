@@ -3,6 +3,7 @@
 #define RONDO_KERNELS_LAUNCH_H
 
 #include "kernels/mailbox.h"
+#include "kernels/trace.h"
 
 /* What follows may load, but must look at run.dead before it sends: a lane that is stopped must be left alone. The look
  * is late on purpose, so that the lane's words and the first payload are loaded at the same time.
@@ -33,12 +34,24 @@ RONDO_FN struct rondo_run rondo_launch_begin(const struct rondo_lane_args *lane,
     run.epoch = words[0];
     run.other = !own ? 0 : RONDO_PLACE_IS_FIXED ? other : words[1];
     run.dead = words[2] != 0;
+    run.traced = words[3];
+    if (RONDO_PLACE_IS_FIXED)
+        rondo_trace_begin(&run);
     return run;
 }
 
-/* The mark of a launch that has much to do; behind the first loads. */
-RONDO_FN void rondo_launch_mark(const struct rondo_lane_args *lane)
+/* The record of a launch begins: in one that has little to do, behind rondo_launch_check. */
+RONDO_FN void rondo_launch_trace(const struct rondo_run *run)
 {
+    if (!RONDO_PLACE_IS_FIXED)
+        rondo_trace_begin(run);
+}
+
+/* The mark of a launch that has much to do; behind the first loads. */
+RONDO_FN void rondo_launch_mark(const struct rondo_run *run)
+{
+    const struct rondo_lane_args *lane = run->lane;
+    rondo_launch_trace(run);
     if (rondo_thread() == 0 && rondo_block() < RONDO_MAX_CHANNELS)
         rondo_word_store(&lane->channels[rondo_block()].busy, rondo_mark(lane));
 }
@@ -58,6 +71,7 @@ RONDO_FN void rondo_launch_close(const struct rondo_run *run, uint32_t steps)
     for (unsigned c = rondo_block() + rondo_blocks() * rondo_thread(); c < RONDO_MAX_CHANNELS;
          c += rondo_blocks() * rondo_threads())
         rondo_word_pair_store(&lane->channels[c].epoch, run->epoch + steps, 0);
+    rondo_trace_done(run);
 }
 
 RONDO_FN void rondo_launch_end(const struct rondo_run *run, uint32_t steps)

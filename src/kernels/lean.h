@@ -87,6 +87,7 @@ RONDO_FN void rondo_lean_line(enum rondo_collective collective, enum rondo_dtype
         }
     }
     rondo_launch_check(&run);
+    rondo_launch_trace(&run);
     if (mine && !run.dead) {
         RONDO_UNROLL
         for (unsigned r = 0; r < ranks; r++)
@@ -106,6 +107,7 @@ RONDO_FN void rondo_lean_line(enum rondo_collective collective, enum rondo_dtype
             }
         }
     }
+    rondo_trace_first(&run);
     rondo_launch_end(&run, 1);
 }
 
@@ -159,6 +161,7 @@ RONDO_FN void rondo_lean_reduce(enum rondo_dtype dtype, enum rondo_redop op, uns
     if (rondo_block() == 0)
         rondo_tokens_send(&run, RONDO_TOKENS_OF_HALF);
     rondo_launch_check(&run);
+    rondo_launch_trace(&run);
     if (mine && !run.dead && me == root) {
         RONDO_UNROLL
         for (unsigned r = 0; r < ranks; r++)
@@ -170,6 +173,7 @@ RONDO_FN void rondo_lean_reduce(enum rondo_dtype dtype, enum rondo_redop op, uns
     }
     if (rondo_block() == 0)
         rondo_tokens_take(&run, RONDO_TOKENS_OF_HALF);
+    rondo_trace_first(&run);
     rondo_launch_end(&run, 1);
 }
 
@@ -198,6 +202,7 @@ RONDO_FN void rondo_lean_broadcast(unsigned element, unsigned ranks, const struc
     if (rondo_block() == 0)
         rondo_tokens_send(&run, RONDO_TOKENS_OF_HALF);
     rondo_launch_check(&run);
+    rondo_launch_trace(&run);
     if (mine && !run.dead && me != root) {
         const uint32_t at = rondo_slot_line(work, root, me) + i;
         line = rondo_pull(&run, ranks, root, at, rondo_look(&run, ranks, root, at));
@@ -206,6 +211,7 @@ RONDO_FN void rondo_lean_broadcast(unsigned element, unsigned ranks, const struc
         rondo_output(how, RONDO_BROADCAST, element, &run, root, i, line);
     if (rondo_block() == 0)
         rondo_tokens_take(&run, RONDO_TOKENS_OF_HALF);
+    rondo_trace_first(&run);
     rondo_launch_end(&run, 1);
 }
 

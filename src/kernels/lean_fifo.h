@@ -34,6 +34,7 @@ RONDO_FN void rondo_lean_send(const struct rondo_batch_head *head, const struct 
             rondo_line_store(rondo_fifo_line(head, mailbox, number), line);
     }
     rondo_launch_check(&run);
+    rondo_launch_trace(&run);
     rondo_barrier(); /* all threads have read the position */
     if (rondo_thread() == 0)
         rondo_word_store(at, position + count);
@@ -52,6 +53,7 @@ RONDO_FN void rondo_lean_recv(const struct rondo_batch_head *head, const struct 
     struct rondo_run run = rondo_launch_begin(lane, NULL);
     const uint32_t position = rondo_word_load(at), number = first + ((position + rondo_thread()) & mask);
     rondo_launch_check(&run);
+    rondo_launch_trace(&run);
     if (rondo_thread() < count && !run.dead) {
         char *mailbox = rondo_mailbox_from(lane, lane->ranks, end->peer);
         char *place = rondo_fifo_line(head, mailbox, number);
@@ -60,6 +62,7 @@ RONDO_FN void rondo_lean_recv(const struct rondo_batch_head *head, const struct 
         if (!run.dead)
             rondo_user_store(t->element, t->aligned, t->buffer, t->bytes, range.first + rondo_thread(), line);
     }
+    rondo_trace_first(&run);
     const bool dead = rondo_barrier_any(run.dead); /* all threads have read the position */
     if (rondo_thread() == 0) {
         rondo_word_store(at, position + count);

@@ -45,10 +45,11 @@ struct rondo_run {
     const struct rondo_lane_args *lane;
     const struct rondo_work *work; /* for the report */
     uint32_t epoch;
-    uint32_t base;  /* first line of the half in use */
-    bool bulk;      /* which is a bulk half: lines are whatever they are, and tokens say when they are there */
-    uint32_t other; /* mark of another launch that was found running on the lane; 0: none */
-    bool dead;      /* the lane is stopped, or a wait was given up: send and wait no more, the results are void */
+    uint32_t base;   /* first line of the half in use */
+    bool bulk;       /* which is a bulk half: lines are whatever they are, and tokens say when they are there */
+    uint32_t other;  /* mark of another launch that was found running on the lane; 0: none */
+    uint32_t traced; /* rondo_channel.traced; means something to block 0 only */
+    bool dead;       /* the lane is stopped, or a wait was given up: send and wait no more, the results are void */
 };
 
 RONDO_FN bool rondo_line_is_special(struct rondo_line line)
@@ -129,7 +130,7 @@ RONDO_FN uint32_t rondo_mark(const struct rondo_lane_args *lane)
 RONDO_CALL void rondo_give_up(const struct rondo_lane_args *lane, const struct rondo_work *work, uint32_t epoch,
                               uint32_t kind, unsigned peer)
 {
-    if (rondo_word_exchange(&lane->channels[0].claim, 1) == 0) {
+    if (rondo_word_exchange(&lane->channels[1].claim, 1) == 0) {
         struct rondo_report *report = lane->report;
         rondo_word_store(&report->peer, peer);
         rondo_word_store(&report->channel, rondo_block());
@@ -153,7 +154,7 @@ RONDO_CALL void rondo_give_up(const struct rondo_lane_args *lane, const struct r
 RONDO_CALL void rondo_give_up_different(const struct rondo_run *run, unsigned peer, uint64_t mine, uint64_t theirs)
 {
     const struct rondo_lane_args *lane = run->lane;
-    if (rondo_word_exchange(&lane->channels[0].claim, 1) == 0) {
+    if (rondo_word_exchange(&lane->channels[1].claim, 1) == 0) {
         struct rondo_report *report = lane->report;
         rondo_word_store(&report->peer, peer);
         report->mine = mine;

@@ -44,7 +44,25 @@ struct rondo_channel {
         busy; /* rondo_mark of the launch that is running, once it has waited for long or has much to do; 0: none */
     uint32_t
         stop; /* not 0: the comm is gone or has failed; a kernel that sees it touches nothing else. Host, kernels */
-    uint32_t claim; /* channel 0 only: set by the block that writes the lane's report */
+    union {
+        uint32_t
+            traced; /* channel 0: launches of the lane that have left a record, see struct rondo_trace_entry. Wraps */
+        uint32_t claim; /* channel 1: set by the block that writes the lane's report */
+    };
+};
+
+/* What a launch leaves in its lane's ring where the comm traces: the n-th of the lane (from 0) is in place n modulo the ring's
+ * size. One thread writes it, piece by piece, each in a store of 16 bytes; `number` is n + 1 in the first piece and the last, so
+ * that a record that is not whole, or of two launches, shows. The times are the device's clock, ns: see docs/trace.md. */
+struct rondo_trace_entry {
+    uint64_t arrival; /* the launch has come to the op */
+    uint32_t number;
+    uint32_t epoch; /* of the lane, before the launch */
+    uint32_t graph; /* rondo_lane_args.graph */
+    uint32_t what;  /* rondo_lane_args.what */
+    uint64_t first; /* the first thread has what it waits for first; 0: it waited for nothing */
+    uint64_t done;  /* the first block has done its part */
+    uint64_t ended; /* number again */
 };
 
 /* Why a kernel gave up. The host reads it from pinned memory. */
@@ -107,7 +125,10 @@ struct rondo_lane_args {
     uint32_t half_lines;           /* lines of one half of the mailbox */
     uint32_t bulk_lines;           /* and of one bulk half */
     uint16_t rank, ranks;
-    uint16_t graph; /* number of the comm's capture that the launch is of, for reports; 0: of none */
+    uint16_t graph;                  /* number of the comm's capture that the launch is of, for reports; 0: of none */
+    struct rondo_trace_entry *trace; /* own, device memory: the lane's ring; NULL: launches leave no records */
+    uint32_t trace_mask;             /* entries of the ring less 1: they are a power of two */
+    uint32_t what;                   /* by which the host knows what the launch is; 0 where there is no trace */
 };
 
 /* The same for its FIFOs; only launches that may have transfers carry it. */
