@@ -12,6 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Whatever their size. */
+static void force(void)
+{
+    setenv("RONDO_PROTO", "direct", 1);
+}
+
+TestSuite(direct, .init = force);
+
 enum {
     COUNT = 1030001,
     GUARD = 4096,
