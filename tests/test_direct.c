@@ -12,6 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Whatever their size. */
+static void force(void)
+{
+    setenv("RONDO_PROTO", "direct", 1);
+}
+
+TestSuite(direct, .init = force);
+
 enum {
     COUNT = 1030001,
     GUARD = 4096,
@@ -288,6 +296,7 @@ static int await_exports(struct rig *rig, unsigned count)
     const uint64_t start = rondo_now_ns();
     while (rondo_exporter_count(rig->comm->exporter) != count)
         RIG_CHECK(since_ms(start) < WAIT_MS, "%u exports, not %u", rondo_exporter_count(rig->comm->exporter), count);
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is gone"); /* who leaves answers no letters */
     return 0;
 }
 
@@ -507,4 +516,41 @@ static int aborted(struct rig *rig)
 Test(direct, an_abort_ends_replays, .timeout = 200)
 {
     cr_assert_eq(run_in_every_layout(aborted, true), 0);
+}
+
+/* ---- a group's messages are each rank's own ---- */
+
+/* A large collective with a message between two ranks only: the others have a launch for the collective alone. */
+static int with_a_message(struct rig *rig)
+{
+    for (int op = 0; op < OPS; op++) {
+        struct call c = call_make(rig, (enum op)op, rondoFloat32, 4, COUNT / 4 * 4);
+        rig->machine->capture_begin(rig->stream, MACHINE_CAPTURE_THREAD_LOCAL);
+        RIG_OK(rondoGroupStart());
+        RIG_OK(issue(&c));
+        if (rig->rank == 0)
+            RIG_OK(rondoSend(c.send, 1, rondoFloat32, 1, rig->comm, rig->stream));
+        if (rig->rank == 1)
+            RIG_OK(rondoRecv(c.recv + c.bytes - GUARD, 1, rondoFloat32, 0, rig->comm, rig->stream));
+        RIG_OK(rondoGroupEnd());
+        struct machine_graph *graph = rig->machine->capture_end(rig->stream);
+        for (int round = 0; round < 3; round++) {
+            fill(&c, round);
+            rig->machine->graph_launch(graph, rig->stream);
+            rig->machine->stream_sync(rig->stream);
+            rig->machine->fill(c.recv + c.bytes - GUARD, 0x77, 4);
+            if (check(&c, round, "with a message"))
+                return 1;
+        }
+        rig->machine->graph_destroy(graph);
+        RIG_CHECK(rig_barrier(rig) == 0, "a rank is gone");
+        call_free(&c);
+    }
+    return 0;
+}
+
+Test(direct, works_may_be_in_a_batch_on_some_ranks, .timeout = 100)
+{
+    if (rig_ranks(3) == 3)
+        cr_assert_eq(rig_run(&(struct rig_options){.ranks = 3, .layout = RIG_THREADS}, with_a_message), 0);
 }

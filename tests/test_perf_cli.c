@@ -99,7 +99,7 @@ static void all_ops_are_right(const char *more, int rows)
     cr_expect_eq(occurrences("\"wrong\": 0,"), 2 * (OP_COUNT * rows + 1), "%s", more);
     cr_expect_eq(occurrences("\"algo\": \"\""), 0, "%s", more);
     cr_expect_eq(occurrences("\"proto\": \"line8\", \"channels\": ") +
-                     occurrences("\"proto\": \"bulk\", \"channels\": "),
+                     occurrences("\"proto\": \"bulk\", \"channels\": ") + occurrences("\"proto\": \"direct/"),
                  2 * (OP_COUNT * rows + 1), "%s", more);
 }
 
@@ -266,6 +266,46 @@ Test(perf_cli, prints_json_objects_with_the_documented_fields)
                            "\"device\": \"host\", \"mode\": \"eager\""));
 }
 
+Test(perf_cli, explains_every_op_without_measuring)
+{
+    cr_assert_eq(run("--op all -b 1 -e 300K -f 547 -g 3 --explain"), 0, "%s", text);
+    cr_expect_eq(occurrences(", at most "), 6 * 3, "%s", text);
+    cr_expect(strstr(text, "one-shot, two-shot from ") && strstr(text, " fifo "), "%s", text);
+}
+
+/* How often a text is in a file; -1: there is none. */
+static int in_file(const char *path, const char *of)
+{
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return -1;
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    return occurrences(of);
+}
+
+Test(perf_cli, tunes_and_uses_the_table_that_comes_out)
+{
+    char path[] = "/tmp/rondo-perf-XXXXXX", arguments[512];
+    close(mkstemp(path));
+    for (int ranks = 2; ranks <= 3; ranks++) {
+        snprintf(arguments, sizeof arguments,
+                 "--tune %s -g %d --op all_reduce,all_gather,send_recv -b 1K -e 64K -f 8 -k 2 -G 2", path, ranks);
+        cr_assert_eq(run(arguments), 0, "%s", text);
+        cr_expect(strstr(text, "holds the table"), "%s", text);
+    }
+    cr_expect_eq(in_file(path, "\nall_reduce 2 two-shot "), 1);
+    cr_expect_eq(in_file(path, "\nall_gather 2 direct "), 1, "the table of 2 ranks is gone");
+    cr_expect_eq(in_file(path, "\nall_gather 3 bulk "), 1);
+    cr_expect_eq(in_file(path, "rondo-tune 1\n"), 1);
+    setenv("RONDO_TUNE_FILE", path, 1);
+    cr_assert_eq(run("--explain -b 1K -e 1M -g 2"), 0, "%s", text);
+    cr_expect(strstr(text, "(table)"), "%s", text);
+    runs_well("--op all -b 1K -e 64K -f 8 -g 2 -n 2 -k 2 -G 2");
+    unsetenv("RONDO_TUNE_FILE");
+    unlink(path);
+}
+
 static void plots(const char *more, int charts)
 {
     char path[] = "/tmp/rondo-perf-XXXXXX";
@@ -320,6 +360,10 @@ Test(perf_cli, refuses_bad_options_with_one_line_and_status_2)
                                       "--root 64",
                                       "-c 2",
                                       "--lib /no/lib",
+                                      "--tune /no/where",
+                                      "--tune /tmp/x --json -",
+                                      "--tune /tmp/x -G 0",
+                                      "--tune /tmp/x -d half,float",
                                       "-b 99999999999G",
                                       "--lib libm.so.6"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

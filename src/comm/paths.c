@@ -41,14 +41,15 @@ static uint64_t bulk_from(const struct rondoComm *comm, const struct rondo_path 
 }
 
 /* From which size on works are direct where their buffers allow: only if every rank's kernels can load and store all peers' device
- * memory. Two more trips over the link, and no mailboxes. */
+ * memory. Two more trips over the link, and no mailboxes: where these beat lines on two H200s (docs/decisions/0007). With more ranks, a
+ * mailbox is full at a smaller part for each. */
 static uint64_t direct_from(const struct rondoComm *comm, const struct rondo_path *slowest, unsigned collective)
 {
     const bool rooted = collective == RONDO_REDUCE || collective == RONDO_BROADCAST;
     const char *proto = rondo_env()->proto;
     uint64_t from;
-    if (comm->ranks > RONDO_ARG_PEERS || slowest->host || slowest->at_sender || slowest->sender_copies ||
-        slowest->receiver_copies)
+    if (comm->ranks < 2 || comm->ranks > RONDO_ARG_PEERS || slowest->host || slowest->at_sender ||
+        slowest->sender_copies || slowest->receiver_copies)
         return UINT64_MAX;
     if (proto && !strcmp(proto, "direct"))
         return 1;
@@ -58,7 +59,9 @@ static uint64_t direct_from(const struct rondoComm *comm, const struct rondo_pat
         return from;
     if (comm->info.line_bytes == 8)
         return 128 << 10; /* the host device: it is to be used */
-    return collective == RONDO_ALL_REDUCE || rooted ? 2 << 20 : 1 << 20;
+    if (collective == RONDO_BROADCAST)
+        return 32 << 20;
+    return collective == RONDO_ALL_REDUCE || rooted ? 16 << 20 : (6u << 20) / (comm->limits.ranks - 1);
 }
 
 static void tune(struct rondoComm *comm, const struct rondo_path *slowest, unsigned collective)

@@ -143,6 +143,23 @@ RONDO_FN bool rondo_direct_offer(const struct rondo_run *run, const struct rondo
     return lacks;
 }
 
+/* For a launch whose code has no direct way, of a work that may be direct: a group's messages are each rank's own, so the work may
+ * have a launch for itself on some ranks and not on others. Nothing is offered, and all go by mailbox. */
+RONDO_CALL bool rondo_direct_decline(struct rondo_run run)
+{
+    const struct rondo_offers nothing = {{(uint32_t)RONDO_EXPORT_NONE << 16, 0, (uint32_t)RONDO_EXPORT_NONE << 16, 0}};
+    const unsigned me = run.lane->rank, ranks = run.lane->ranks;
+    rondo_run_step(&run, 0);
+    for (unsigned d = 1 + rondo_thread(); d < ranks && !run.dead; d += rondo_threads())
+        rondo_offers_store(&run, rondo_peer_after(me, d, ranks), nothing);
+    for (unsigned d = 1 + rondo_thread(); d < ranks && !run.dead; d += rondo_threads()) {
+        rondo_offers_wait(&run, rondo_peer_after(me, d, ranks));
+        rondo_offers_clear(&run, rondo_peer_after(me, d, ranks));
+    }
+    rondo_fence(); /* whatever this block sends from now on says that the offers were taken */
+    return rondo_barrier_any(run.dead);
+}
+
 /* The block's offers and its peers'. Returns whether the work can be direct, the same on every rank; then `reached` says where
  * the buffers are. */
 RONDO_FN bool rondo_direct_agree(struct rondo_run *run, const struct rondo_export_args *args, unsigned collective,
@@ -444,22 +461,37 @@ RONDO_FN void rondo_direct_broadcast(struct rondo_how how, unsigned element, uns
                             (const char *)work->send, to);
 }
 
-/* Runs the work directly, if it can be: false, and nothing has been done. */
-RONDO_FN bool rondo_direct_run(struct rondo_how how, unsigned collective, enum rondo_dtype dtype, enum rondo_redop op,
-                               unsigned element, const struct rondo_export_args *args, struct rondo_run *run)
+RONDO_FN void rondo_direct_move(struct rondo_how how, unsigned collective, enum rondo_dtype dtype, enum rondo_redop op,
+                                unsigned element, const struct rondo_run *run, const struct rondo_reached *reached)
 {
+    const unsigned ranks = rondo_ranks(how, run);
+    if (rondo_reduces(collective))
+        rondo_direct_shards(how, collective, dtype, op, element, ranks, run, reached);
+    else if (collective == RONDO_BROADCAST)
+        rondo_direct_broadcast(how, element, ranks, run, reached);
+    else if (collective == RONDO_ALL_GATHER)
+        rondo_direct_gather(how, element, ranks, run, reached);
+    else
+        rondo_direct_parts(how, element, ranks, run, reached);
+}
+
+/* Runs the work directly, if it can be: false, and nothing has been done. `wide`: where the caller's code is for any number of ranks,
+ * there is code for common ones here: of operators that are no constants. */
+RONDO_FN bool rondo_direct_run(struct rondo_how how, bool wide, unsigned collective, enum rondo_dtype dtype,
+                               enum rondo_redop op, unsigned element, const struct rondo_export_args *args,
+                               struct rondo_run *run)
+{
+    const struct rondo_how two = {2, 1, false, false}, four = {4, 1, false, false};
     const unsigned ranks = rondo_ranks(how, run);
     struct rondo_reached reached;
     if (!rondo_direct_agree(run, args, collective, ranks, &reached))
         return run->dead;
-    if (rondo_reduces(collective))
-        rondo_direct_shards(how, collective, dtype, op, element, ranks, run, &reached);
-    else if (collective == RONDO_BROADCAST)
-        rondo_direct_broadcast(how, element, ranks, run, &reached);
-    else if (collective == RONDO_ALL_GATHER)
-        rondo_direct_gather(how, element, ranks, run, &reached);
+    if (wide && !how.ranks && ranks == 2)
+        rondo_direct_move(two, collective, dtype, op, element, run, &reached);
+    else if (RONDO_VARIANTS && wide && !how.ranks && ranks == 4)
+        rondo_direct_move(four, collective, dtype, op, element, run, &reached);
     else
-        rondo_direct_parts(how, element, ranks, run, &reached);
+        rondo_direct_move(how, collective, dtype, op, element, run, &reached);
     rondo_bulk_close(run);
     rondo_bulk_tell(run, RONDO_TOKENS_OF_RESULTS, 0);
     if (rondo_block() == 0 && rondo_thread() == 0)

@@ -56,6 +56,7 @@ struct rondo_form {
     struct rondo_how how;
     bool any;
     bool direct; /* the work may be direct */
+    bool wide;   /* and then has code for common numbers of ranks, see rondo_direct_run */
     enum rondo_collective collective;
     enum rondo_algo algo;
     enum rondo_dtype dtype;
@@ -67,6 +68,7 @@ struct rondo_form {
 RONDO_FN struct rondo_form rondo_form_of(struct rondo_how how, const struct rondo_work *work)
 {
     const struct rondo_form form = {how,
+                                    false,
                                     false,
                                     false,
                                     (enum rondo_collective)work->collective,
@@ -326,7 +328,9 @@ RONDO_FN void rondo_single_steps(struct rondo_form form, const struct rondo_sing
     rondo_launch_mark(&run);
     const bool done =
         form.direct && work->direct &&
-        rondo_direct_run(form.how, form.collective, form.dtype, form.op, form.element, &args->exports, &run);
+        rondo_direct_run(form.how, form.wide, form.collective, form.dtype, form.op, form.element, &args->exports, &run);
+    if (form.any && work->direct)
+        run.dead = rondo_direct_decline(run);
     if (done)
         ;
     else if (work->bulk)
@@ -357,12 +361,12 @@ RONDO_FN void rondo_single_of(struct rondo_form form, unsigned ranks, unsigned c
 }
 
 RONDO_FN void rondo_single_as(enum rondo_collective collective, enum rondo_algo algo, enum rondo_dtype dtype,
-                              enum rondo_redop op, bool tuned, const struct rondo_single_args *args)
+                              enum rondo_redop op, bool tuned, bool wide, const struct rondo_single_args *args)
 {
     const unsigned ranks = args->lane.ranks;
     const unsigned element = rondo_dtype_bytes(rondo_reduces(collective) ? dtype : args->work.dtype);
     const bool direct = !rondo_owns_shards(collective) || algo == RONDO_TWO_SHOT;
-    const struct rondo_form form = {{0, 1, false, false}, false, direct, collective, algo, dtype, op, element};
+    const struct rondo_form form = {{0, 1, false, false}, false, direct, wide, collective, algo, dtype, op, element};
     const bool lean = algo == RONDO_ONE_SHOT && !args->work.bulk && args->work.steps == 1 &&
                       args->work.step_lines == args->work.channels * rondo_threads();
     if (lean && ranks == 2)
@@ -387,9 +391,9 @@ RONDO_FN void rondo_single_body(enum rondo_collective collective, enum rondo_alg
                                 bool tuned, const struct rondo_single_args *args)
 {
     if (!rondo_reduces(collective) || (tuned && args->work.redop == RONDO_SUM))
-        rondo_single_as(collective, algo, dtype, RONDO_SUM, tuned, args);
+        rondo_single_as(collective, algo, dtype, RONDO_SUM, tuned, tuned, args);
     else
-        rondo_single_as(collective, algo, dtype, (enum rondo_redop)args->work.redop, false, args);
+        rondo_single_as(collective, algo, dtype, (enum rondo_redop)args->work.redop, false, tuned, args);
 }
 
 /* ---- a barrier alone, of one block ---- */
@@ -474,7 +478,12 @@ RONDO_FN void rondo_batch_body(const struct rondo_batch_head *head)
             (const struct rondo_work *)((const char *)head + head->works_at),
             ((const struct rondo_channel_works *)((const char *)head + head->channels_at))[rondo_block()], head->steps,
             head->steps == 1 && head->tokens && rondo_block() == 0};
-        if (part.mine.first <= part.mine.last && part.works[part.mine.first].bulk)
+        const bool any = part.mine.first <= part.mine.last;
+        if (any && part.works[part.mine.first].direct) {
+            run.work = &part.works[part.mine.first];
+            run.dead = rondo_direct_decline(run);
+        }
+        if (any && part.works[part.mine.first].bulk)
             rondo_bulk_run(rondo_form_any(), &part.works[0], &run);
         else
             rondo_part_run(rondo_form_any(), &part, &run);
