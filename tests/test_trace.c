@@ -295,6 +295,7 @@ Test(trace, has_records_of_bulk_works)
 Test(trace, has_records_of_direct_works)
 {
     setenv("RONDO_TRACE", "512", 1);
+    setenv("RONDO_PROTO", "direct", 1);
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2), .no_comm = true}, direct), 0);
 }
 
