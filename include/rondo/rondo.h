@@ -213,7 +213,9 @@ RONDO_API rondoResult_t rondoCommFinalize(rondoComm_t comm);
 RONDO_API rondoResult_t rondoCommDestroy(rondoComm_t comm);
 
 /* Ends what runs, on this rank and on its peers (they get rondoRemoteError), and frees the comm, within 2 s. Any thread
- * may call it while others are inside ops of the same comm on the device. NULL is fine. */
+ * may call it while others are inside ops of the same comm on the device. NULL is fine. Peers that are in the middle of a work that goes
+ * from buffer to buffer (see rondoCommRegister) end it first, some milliseconds at most: until they have, the memory of its buffers
+ * must stay. */
 RONDO_API rondoResult_t rondoCommAbort(rondoComm_t comm);
 
 /* Which lane the captured ops of later captures run on: 0 to config.graphLanes - 1. Replays of graphs whose ops are on different

@@ -36,9 +36,13 @@ void rondo_launch_on_lane(const struct rondoComm *comm, const struct rondo_captu
         plan->args.batch.head.fifos = lane->fifos;
 }
 
-/* Which exported memory a direct work's buffers lie in: the graph's, or what is registered. */
-static void place(struct rondoComm *comm, struct rondo_exports_hold *hold, struct rondo_plan_launch *plan)
+/* Which exported memory a direct work's buffers lie in: of a captured one (`record`) what the graph holds, of others what is
+ * registered. What a graph cannot hold, it does not use. */
+static void place(struct rondoComm *comm, struct rondo_capture_record *record, struct rondo_plan_launch *plan)
 {
+    struct rondo_exports_hold *hold = record ? rondo_capture_hold(comm, record) : NULL;
+    if (record && !hold)
+        return;
     const struct rondo_work *work = &plan->args.single.work;
     const uint64_t send = work->bytes * rondo_send_parts(work->collective, (unsigned)comm->ranks),
                    recv = work->bytes * rondo_recv_parts(work->collective, (unsigned)comm->ranks);
@@ -69,7 +73,7 @@ static rondoResult_t launch_plan(struct rondoComm *comm, struct rondo_capture_re
         rondo_plan_next(&group, &plan);
         rondo_launch_on_lane(comm, record, &plan);
         if (plan.direct)
-            place(comm, record ? rondo_capture_hold(comm, record) : NULL, &plan);
+            place(comm, record, &plan);
         if (comm->tracer)
             rondo_trace_launch(comm, plan.kernel, &plan.args);
         const struct rondo_launch launch = {
@@ -228,7 +232,7 @@ static rondoResult_t prepared_captured(const struct rondo_prepared *prepared, st
         rondo_launch_on_lane(comm, record, &plan);
         plan.args.lane.what = what;
         if (plan.direct)
-            place(comm, rondo_capture_hold(comm, record), &plan);
+            place(comm, record, &plan);
         launch.args = &plan.args;
         launch.stream = stream;
         RONDO_TRY(comm->ops->launch(comm->device, &launch));

@@ -1,4 +1,4 @@
-/* Memory, and making it known to a comm. Rondo needs no registration, and has no windows yet. */
+/* Memory, and making it known to a comm. No op needs registration; there are no windows yet. */
 #include "comm/comm.h"
 #include "common/result.h"
 #include "nccl/nccl.h"
