@@ -481,7 +481,7 @@ RONDO_FN bool rondo_direct_run(struct rondo_how how, bool wide, unsigned collect
                                enum rondo_redop op, unsigned element, const struct rondo_export_args *args,
                                struct rondo_run *run)
 {
-    const struct rondo_how two = {2, 1, false, false}, four = {4, 1, false, false};
+    const struct rondo_how two = {2, 1, false}, four = {4, 1, false};
     const unsigned ranks = rondo_ranks(how, run);
     struct rondo_reached reached;
     if (!rondo_direct_agree(run, args, collective, ranks, &reached))

@@ -103,7 +103,7 @@ RONDO_FN void rondo_deliver_as(struct rondo_form form, struct rondo_run *run, ui
 /* The same for any work. Code for 2 and 4 ranks differs in how many lines are looked at together. */
 RONDO_CALL void rondo_push_any(struct rondo_run run, uint32_t step)
 {
-    const struct rondo_how two = {2, 1, true, false}, four = {4, 1, true, false}, any = {0, 1, true, false};
+    const struct rondo_how two = {2, 1, true}, four = {4, 1, true}, any = {0, 1, true};
     if (run.lane->ranks == 2)
         rondo_push_as(rondo_form_of(two, run.work), &run, step);
     else if (run.lane->ranks == 4)
@@ -115,7 +115,7 @@ RONDO_CALL void rondo_push_any(struct rondo_run run, uint32_t step)
 /* Returns whether the run is dead. */
 RONDO_CALL bool rondo_deliver_any(struct rondo_run run, uint32_t step)
 {
-    const struct rondo_how two = {2, 1, true, false}, four = {4, 1, true, false}, any = {0, 1, true, false};
+    const struct rondo_how two = {2, 1, true}, four = {4, 1, true}, any = {0, 1, true};
     if (run.lane->ranks == 2)
         rondo_deliver_as(rondo_form_of(two, run.work), &run, step);
     else if (run.lane->ranks == 4)
@@ -127,7 +127,7 @@ RONDO_CALL bool rondo_deliver_any(struct rondo_run run, uint32_t step)
 
 RONDO_CALL bool rondo_gather_any(struct rondo_run run, uint32_t step)
 {
-    const struct rondo_how any = {0, 1, true, false};
+    const struct rondo_how any = {0, 1, true};
     rondo_two_shot_gather(any, run.work->collective, rondo_dtype_bytes(run.work->dtype), &run, step);
     return run.dead;
 }
@@ -241,25 +241,11 @@ RONDO_FN void rondo_part_run(struct rondo_form form, const struct rondo_part *pa
 
 /* ---- a work by the bulk protocol ---- */
 
-/* The form with which a step can be run. */
-RONDO_FN struct rondo_form rondo_form_whole(struct rondo_form form)
-{
-    form.how.whole = true;
-    return form;
-}
-
-RONDO_FN bool rondo_bulk_is_whole(struct rondo_form form, const struct rondo_run *run, uint32_t step)
-{
-    return form.how.ranks && !form.any && rondo_step_is_whole(form.how, form.algo, run, step);
-}
-
 RONDO_FN void rondo_bulk_push(struct rondo_form form, struct rondo_run *run, uint32_t step)
 {
     rondo_run_step(run, step);
     if (form.any)
         rondo_push_any(*run, step);
-    else if (rondo_bulk_is_whole(form, run, step))
-        rondo_push_as(rondo_form_whole(form), run, step);
     else
         rondo_push_as(form, run, step);
     if (form.any && run->lane->posts)
@@ -274,8 +260,6 @@ RONDO_FN void rondo_bulk_deliver(struct rondo_form form, struct rondo_run *run, 
         rondo_trace_first(run);
     if (form.any)
         run->dead = rondo_deliver_any(*run, step);
-    else if (rondo_bulk_is_whole(form, run, step))
-        rondo_deliver_as(rondo_form_whole(form), run, step);
     else
         rondo_deliver_as(form, run, step);
     if (form.any && run->lane->posts && run->work->algo == RONDO_TWO_SHOT)
@@ -309,8 +293,6 @@ RONDO_FN void rondo_bulk_run(struct rondo_form form, const struct rondo_work *wo
         rondo_bulk_hear(run, RONDO_TOKENS_OF_RESULTS, step);
         if (two_shot && form.any)
             run->dead = rondo_gather_any(*run, step);
-        else if (two_shot && rondo_bulk_is_whole(form, run, step))
-            rondo_two_shot_gather(rondo_form_whole(form).how, form.collective, form.element, run, step);
         else if (two_shot)
             rondo_two_shot_gather(form.how, form.collective, form.element, run, step);
     }
@@ -366,7 +348,7 @@ RONDO_FN void rondo_single_as(enum rondo_collective collective, enum rondo_algo 
     const unsigned ranks = args->lane.ranks;
     const unsigned element = rondo_dtype_bytes(rondo_reduces(collective) ? dtype : args->work.dtype);
     const bool direct = !rondo_owns_shards(collective) || algo == RONDO_TWO_SHOT;
-    const struct rondo_form form = {{0, 1, false, false}, false, direct, wide, collective, algo, dtype, op, element};
+    const struct rondo_form form = {{0, 1, false}, false, direct, wide, collective, algo, dtype, op, element};
     const bool lean = algo == RONDO_ONE_SHOT && !args->work.bulk && args->work.steps == 1 &&
                       args->work.step_lines == args->work.channels * rondo_threads();
     if (lean && ranks == 2)
@@ -437,7 +419,7 @@ RONDO_FN void rondo_transfers_body(const struct rondo_batch_head *head)
 /* Nothing is known of its works when it is compiled. */
 RONDO_FN struct rondo_form rondo_form_any(void)
 {
-    const struct rondo_form form = {.how = {0, 1, true, false}, .any = true};
+    const struct rondo_form form = {.how = {0, 1, true}, .any = true};
     return form;
 }
 

@@ -20,17 +20,13 @@
 #include "kernels/reduce.h"
 #include "kernels/user.h"
 
-enum {
-    RONDO_MAX_CHUNK = 4,
-    RONDO_MAX_LOOKED = 8, /* chunk times ranks, where these are fixed */
-};
+enum { RONDO_MAX_CHUNK = 4 };
 
 struct rondo_how {
     unsigned ranks; /* 0: as the lane says */
     unsigned chunk; /* lines that a thread has under way at once: their loads overlap, and large works fence once for
                         all of them. At most RONDO_MAX_CHUNK */
     bool generic;   /* the type is no constant, and the work may scale its input */
-    bool whole;     /* the step is whole, as rondo_step_is_whole says: nothing need be asked between loads */
 };
 
 RONDO_FN unsigned rondo_ranks(struct rondo_how how, const struct rondo_run *run)
@@ -71,22 +67,17 @@ RONDO_FN struct rondo_line rondo_input(struct rondo_how how, unsigned collective
 {
     const struct rondo_work *work = run->work;
     const char *from = (const char *)work->send + (rondo_sends_parts(collective) ? r * work->bytes : 0);
-    if (how.whole)
-        return ((const struct rondo_line *)from)[i];
     const struct rondo_line line = rondo_user_load(element, work->aligned, from, work->bytes, i);
     return how.generic && work->scaling ? rondo_scale(work, line) : line;
 }
 
 /* Line i of what comes from rank s, or of the result. */
-RONDO_FN void rondo_output(struct rondo_how how, unsigned collective, unsigned element, const struct rondo_run *run,
-                           unsigned s, uint64_t i, struct rondo_line line)
+RONDO_FN void rondo_output(unsigned collective, unsigned element, const struct rondo_run *run, unsigned s, uint64_t i,
+                           struct rondo_line line)
 {
     const struct rondo_work *work = run->work;
     char *to = (char *)work->recv + (rondo_recvs_parts(collective) ? s * work->bytes : 0);
-    if (how.whole)
-        ((struct rondo_line *)to)[i] = line;
-    else
-        rondo_user_store(element, work->aligned, to, work->bytes, i, line);
+    rondo_user_store(element, work->aligned, to, work->bytes, i, line);
 }
 
 /* Whether what a rank has for itself lies where it belongs already. */
@@ -115,17 +106,6 @@ RONDO_FN struct rondo_share rondo_share_of_step(const struct rondo_work *work, u
     share.first = share.base + (rondo_block() - work->channel0) * rondo_threads() + rondo_thread();
     share.end = share.base + work->step_lines < work->span ? share.base + work->step_lines : work->span;
     return share;
-}
-
-/* Of a step of the bulk protocol, for a fixed number of ranks: whether every thread has the same number of lines in a step, a multiple of the chunk, and all of them are there and can be loaded
- * and stored as lines. */
-RONDO_FN bool rondo_step_is_whole(struct rondo_how how, unsigned algo, const struct rondo_run *run, uint32_t step)
-{
-    const struct rondo_work *work = run->work;
-    const uint64_t last = ((uint64_t)step + 1) * work->step_lines +
-                          (algo == RONDO_TWO_SHOT ? (rondo_ranks(how, run) - 1) * work->span : 0);
-    return work->aligned && last * RONDO_LINE_BYTES <= work->bytes &&
-           work->step_lines % (how.chunk * work->channels * rondo_threads()) == 0;
 }
 
 /* Which half of the mailbox a step uses. */
@@ -262,7 +242,7 @@ RONDO_FN void rondo_one_shot_push(struct rondo_how how, unsigned collective, uns
             if (d == 1 || parts) {
                 RONDO_UNROLL
                 for (unsigned u = 0; u < how.chunk; u++)
-                    if (how.whole || i0 + (uint64_t)u * share.stride < share.end)
+                    if (i0 + (uint64_t)u * share.stride < share.end)
                         lines[u] = rondo_input(how, collective, element, run, p, i0 + (uint64_t)u * share.stride);
             }
             if (run->dead)
@@ -272,7 +252,7 @@ RONDO_FN void rondo_one_shot_push(struct rondo_how how, unsigned collective, uns
             RONDO_UNROLL
             for (unsigned u = 0; u < how.chunk; u++) {
                 const uint64_t i = i0 + (uint64_t)u * share.stride;
-                if (how.whole || i < share.end)
+                if (i < share.end)
                     rondo_push(run, ranks, p, rondo_slot_line(work, me, p) + (uint32_t)(i - share.base), lines[u]);
             }
         }
@@ -288,36 +268,12 @@ RONDO_FN void rondo_one_shot_reduce(struct rondo_how how, unsigned collective, e
     const unsigned element = rondo_dtype_bytes(dtype), me = run->lane->rank;
     if (collective == RONDO_REDUCE && work->root != me)
         return;
-    if (how.whole) {
-        RONDO_ROLLED
-        for (uint64_t i0 = share.first; i0 < share.end && !run->dead; i0 += (uint64_t)how.chunk * share.stride) {
-            struct rondo_line own[RONDO_MAX_CHUNK], looked[RONDO_MAX_LOOKED];
-            RONDO_UNROLL
-            for (unsigned u = 0; u < how.chunk; u++) {
-                const uint64_t i = i0 + (uint64_t)u * share.stride;
-                own[u] = rondo_input(how, collective, element, run, me, i);
-                RONDO_UNROLL
-                for (unsigned r = 0; r < how.ranks; r++)
-                    if (r != me)
-                        looked[u * how.ranks + r] =
-                            rondo_look(run, how.ranks, r, rondo_slot_line(work, r, me) + (uint32_t)(i - share.base));
-            }
-            RONDO_UNROLL
-            for (unsigned u = 0; u < how.chunk; u++) {
-                const uint64_t i = i0 + (uint64_t)u * share.stride;
-                rondo_output(how, collective, element, run, me, i,
-                             rondo_reduce_looked(dtype, op, how.ranks, run, (uint32_t)(i - share.base), own[u],
-                                                 looked + u * how.ranks));
-            }
-        }
-        return;
-    }
     RONDO_ROLLED
     for (uint64_t i = share.first; i < share.end && !run->dead; i += share.stride) {
         const struct rondo_line own = rondo_input(how, collective, element, run, me, i);
         const struct rondo_line sum = rondo_reduce_slots(how, dtype, op, run, (uint32_t)(i - share.base), own);
         if (!run->dead)
-            rondo_output(how, collective, element, run, me, i, sum);
+            rondo_output(collective, element, run, me, i, sum);
     }
 }
 
@@ -329,28 +285,6 @@ RONDO_FN void rondo_one_shot_store(struct rondo_how how, unsigned collective, un
     const struct rondo_share share = rondo_share_of_step(work, step);
     const unsigned me = run->lane->rank, ranks = rondo_ranks(how, run), root = work->root;
     const bool copy = rondo_flows(collective, root, me, me) && !rondo_in_place(collective, run);
-    if (how.whole) {
-        RONDO_ROLLED
-        for (uint64_t i0 = share.first; i0 < share.end && !run->dead; i0 += (uint64_t)how.chunk * share.stride) {
-            RONDO_UNROLL
-            for (unsigned d = 0; d < how.ranks; d++) {
-                const unsigned p = rondo_peer_after(me, d, how.ranks);
-                struct rondo_line lines[RONDO_MAX_CHUNK];
-                if (d ? !rondo_flows(collective, root, p, me) : !copy)
-                    continue;
-                RONDO_UNROLL
-                for (unsigned u = 0; u < how.chunk; u++) {
-                    const uint64_t i = i0 + (uint64_t)u * share.stride;
-                    lines[u] = d ? rondo_look(run, ranks, p, rondo_slot_line(work, p, me) + (uint32_t)(i - share.base))
-                                 : rondo_input(how, collective, element, run, me, i);
-                }
-                RONDO_UNROLL
-                for (unsigned u = 0; u < how.chunk; u++)
-                    rondo_output(how, collective, element, run, p, i0 + (uint64_t)u * share.stride, lines[u]);
-            }
-        }
-        return;
-    }
     RONDO_ROLLED
     for (uint64_t i = share.first; i < share.end && !run->dead; i += share.stride) {
         const uint32_t at = (uint32_t)(i - share.base);
@@ -371,10 +305,10 @@ RONDO_FN void rondo_one_shot_store(struct rondo_how how, unsigned collective, un
             const struct rondo_line came =
                 rondo_pull(run, ranks, p, line, how.ranks ? looked[d] : rondo_look(run, ranks, p, line));
             if (!run->dead)
-                rondo_output(how, collective, element, run, p, i, came);
+                rondo_output(collective, element, run, p, i, came);
         }
         if (copy && !run->dead)
-            rondo_output(how, collective, element, run, me, i, own);
+            rondo_output(collective, element, run, me, i, own);
     }
 }
 
@@ -414,7 +348,7 @@ RONDO_FN void rondo_two_shot_push(struct rondo_how how, unsigned collective, uns
             RONDO_UNROLL
             for (unsigned u = 0; u < how.chunk; u++) {
                 const uint64_t i = i0 + (uint64_t)u * share.stride;
-                if (how.whole || (i < share.end && rondo_shard_has(work, p, i)))
+                if (i < share.end && rondo_shard_has(work, p, i))
                     lines[u] = rondo_input(how, collective, element, run, p, p * work->span + i);
             }
             if (run->dead)
@@ -422,7 +356,7 @@ RONDO_FN void rondo_two_shot_push(struct rondo_how how, unsigned collective, uns
             RONDO_UNROLL
             for (unsigned u = 0; u < how.chunk; u++) {
                 const uint64_t i = i0 + (uint64_t)u * share.stride;
-                if (how.whole || (i < share.end && rondo_shard_has(work, p, i)))
+                if (i < share.end && rondo_shard_has(work, p, i))
                     rondo_push(run, ranks, p, rondo_slot_line(work, me, p) + (uint32_t)(i - share.base), lines[u]);
             }
         }
@@ -457,7 +391,7 @@ RONDO_FN void rondo_two_shot_shards(struct rondo_how how, unsigned collective, e
         RONDO_UNROLL
         for (unsigned u = 0; u < how.chunk; u++) {
             const uint64_t i = i0 + (uint64_t)u * share.stride;
-            if (how.whole || (i < share.end && rondo_shard_has(work, me, i)))
+            if (i < share.end && rondo_shard_has(work, me, i))
                 results[u] = rondo_shard_result(how, collective, dtype, op, run, i, (uint32_t)(i - share.base));
         }
         if (run->dead)
@@ -467,7 +401,7 @@ RONDO_FN void rondo_two_shot_shards(struct rondo_how how, unsigned collective, e
         RONDO_UNROLL
         for (unsigned u = 0; u < how.chunk; u++) {
             const uint64_t i = i0 + (uint64_t)u * share.stride;
-            if (!how.whole && (i >= share.end || !rondo_shard_has(work, me, i)))
+            if (i >= share.end || !rondo_shard_has(work, me, i))
                 continue;
             for (unsigned d = 1; d < ranks; d++) {
                 const unsigned p = rondo_peer_after(me, d, ranks);
@@ -475,7 +409,7 @@ RONDO_FN void rondo_two_shot_shards(struct rondo_how how, unsigned collective, e
                     rondo_push(run, ranks, p, rondo_result_line(run, me, p) + (uint32_t)(i - share.base), results[u]);
             }
             if (wanted)
-                rondo_output(how, collective, element, run, me, me * work->span + i, results[u]);
+                rondo_output(collective, element, run, me, me * work->span + i, results[u]);
         }
     }
 }
@@ -499,19 +433,19 @@ RONDO_FN void rondo_two_shot_gather(struct rondo_how how, unsigned collective, u
             RONDO_UNROLL
             for (unsigned u = 0; u < how.chunk; u++) {
                 const uint64_t i = i0 + (uint64_t)u * share.stride;
-                if (how.whole || (i < share.end && rondo_shard_has(work, p, i)))
+                if (i < share.end && rondo_shard_has(work, p, i))
                     looked[u] = copies ? rondo_input(how, collective, element, run, p, p * work->span + i)
                                        : rondo_look(run, ranks, p, slot + (uint32_t)(i - share.base));
             }
             RONDO_UNROLL
             for (unsigned u = 0; u < how.chunk; u++) {
                 const uint64_t i = i0 + (uint64_t)u * share.stride;
-                if (!how.whole && (i >= share.end || !rondo_shard_has(work, p, i)))
+                if (i >= share.end || !rondo_shard_has(work, p, i))
                     continue;
                 const struct rondo_line line =
                     copies ? looked[u] : rondo_pull(run, ranks, p, slot + (uint32_t)(i - share.base), looked[u]);
                 if (!run->dead)
-                    rondo_output(how, collective, element, run, p, p * work->span + i, line);
+                    rondo_output(collective, element, run, p, p * work->span + i, line);
             }
         }
     }

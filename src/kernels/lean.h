@@ -55,7 +55,7 @@ RONDO_FN void rondo_lean_line(enum rondo_collective collective, enum rondo_dtype
                               unsigned element, unsigned ranks, const struct rondo_lane_args *lane,
                               const struct rondo_work *work, uint32_t line0, uint32_t i, bool mine)
 {
-    const struct rondo_how how = {ranks, 1, false, false};
+    const struct rondo_how how = {ranks, 1, false};
     const unsigned me = lane->rank;
     const bool parts = rondo_sends_parts(collective);
     const struct rondo_lean_places places = rondo_lean_find(ranks, lane, work, line0, i, mine);
@@ -96,14 +96,14 @@ RONDO_FN void rondo_lean_line(enum rondo_collective collective, enum rondo_dtype
         if (rondo_reduces(collective)) {
             const struct rondo_line sum = rondo_reduce_looked(dtype, op, ranks, &run, i, own, looked);
             if (!run.dead)
-                rondo_output(how, collective, element, &run, me, i, sum);
+                rondo_output(collective, element, &run, me, i, sum);
         } else {
             RONDO_UNROLL
             for (unsigned r = 0; r < ranks; r++) {
                 const struct rondo_line line =
                     r == me ? own : rondo_pull(&run, ranks, r, rondo_slot_line(work, r, me) + i, looked[r]);
                 if (!run.dead)
-                    rondo_output(how, collective, element, &run, r, i, line);
+                    rondo_output(collective, element, &run, r, i, line);
             }
         }
     }
@@ -140,7 +140,7 @@ RONDO_FN void rondo_lean_reduce(enum rondo_dtype dtype, enum rondo_redop op, uns
 {
     const struct rondo_lane_args *lane = &args->lane;
     const struct rondo_work *work = &args->work;
-    const struct rondo_how how = {ranks, 1, false, false};
+    const struct rondo_how how = {ranks, 1, false};
     const unsigned me = lane->rank, root = work->root, element = rondo_dtype_bytes(dtype);
     const uint32_t i = rondo_block() * rondo_threads() + rondo_thread();
     const bool mine = i < (uint32_t)work->span;
@@ -169,7 +169,7 @@ RONDO_FN void rondo_lean_reduce(enum rondo_dtype dtype, enum rondo_redop op, uns
                 looked[r] = rondo_line_load(places.from[r] + half);
         const struct rondo_line sum = rondo_reduce_looked(dtype, op, ranks, &run, i, own, looked);
         if (!run.dead)
-            rondo_output(how, RONDO_REDUCE, element, &run, me, i, sum);
+            rondo_output(RONDO_REDUCE, element, &run, me, i, sum);
     }
     if (rondo_block() == 0)
         rondo_tokens_take(&run, RONDO_TOKENS_OF_HALF);
@@ -182,7 +182,7 @@ RONDO_FN void rondo_lean_broadcast(unsigned element, unsigned ranks, const struc
 {
     const struct rondo_lane_args *lane = &args->lane;
     const struct rondo_work *work = &args->work;
-    const struct rondo_how how = {ranks, 1, false, false};
+    const struct rondo_how how = {ranks, 1, false};
     const unsigned me = lane->rank, root = work->root;
     const uint32_t i = rondo_block() * rondo_threads() + rondo_thread();
     const bool mine = i < (uint32_t)work->span;
@@ -208,7 +208,7 @@ RONDO_FN void rondo_lean_broadcast(unsigned element, unsigned ranks, const struc
         line = rondo_pull(&run, ranks, root, at, rondo_look(&run, ranks, root, at));
     }
     if (mine && !run.dead && !(me == root && work->send == work->recv))
-        rondo_output(how, RONDO_BROADCAST, element, &run, root, i, line);
+        rondo_output(RONDO_BROADCAST, element, &run, root, i, line);
     if (rondo_block() == 0)
         rondo_tokens_take(&run, RONDO_TOKENS_OF_HALF);
     rondo_trace_first(&run);
