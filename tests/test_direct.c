@@ -520,7 +520,7 @@ Test(direct, an_abort_ends_replays, .timeout = 200)
 
 /* ---- a group's messages are each rank's own ---- */
 
-/* A large collective with a message between two ranks only: the others have a launch for the collective alone. */
+/* A large collective with a message between two ranks only: these have a launch more than the others. */
 static int with_a_message(struct rig *rig)
 {
     for (int op = 0; op < OPS; op++) {
@@ -549,7 +549,7 @@ static int with_a_message(struct rig *rig)
     return 0;
 }
 
-Test(direct, works_may_be_in_a_batch_on_some_ranks, .timeout = 100)
+Test(direct, a_group_may_have_messages_on_some_ranks_only, .timeout = 100)
 {
     if (rig_ranks(3) == 3)
         cr_assert_eq(rig_run(&(struct rig_options){.ranks = 3, .layout = RIG_THREADS}, with_a_message), 0);

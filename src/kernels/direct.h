@@ -143,23 +143,6 @@ RONDO_FN bool rondo_direct_offer(const struct rondo_run *run, const struct rondo
     return lacks;
 }
 
-/* For a launch whose code has no direct way, of a work that may be direct: a group's messages are each rank's own, so the work may
- * have a launch for itself on some ranks and not on others. Nothing is offered, and all go by mailbox. */
-RONDO_CALL bool rondo_direct_decline(struct rondo_run run)
-{
-    const struct rondo_offers nothing = {{(uint32_t)RONDO_EXPORT_NONE << 16, 0, (uint32_t)RONDO_EXPORT_NONE << 16, 0}};
-    const unsigned me = run.lane->rank, ranks = run.lane->ranks;
-    rondo_run_step(&run, 0);
-    for (unsigned d = 1 + rondo_thread(); d < ranks && !run.dead; d += rondo_threads())
-        rondo_offers_store(&run, rondo_peer_after(me, d, ranks), nothing);
-    for (unsigned d = 1 + rondo_thread(); d < ranks && !run.dead; d += rondo_threads()) {
-        rondo_offers_wait(&run, rondo_peer_after(me, d, ranks));
-        rondo_offers_clear(&run, rondo_peer_after(me, d, ranks));
-    }
-    rondo_fence(); /* whatever this block sends from now on says that the offers were taken */
-    return rondo_barrier_any(run.dead);
-}
-
 /* The block's offers and its peers'. Returns whether the work can be direct, the same on every rank; then `reached` says where
  * the buffers are. */
 RONDO_FN bool rondo_direct_agree(struct rondo_run *run, const struct rondo_export_args *args, unsigned collective,

@@ -308,17 +308,14 @@ RONDO_FN void rondo_single_steps(struct rondo_form form, const struct rondo_sing
     const struct rondo_part part = {work, {0, 0}, work->steps, work->steps == 1 && rooted && rondo_block() == 0};
     struct rondo_run run = rondo_launch_begin(&args->lane, work);
     rondo_launch_mark(&run);
-    const bool done =
-        form.direct && work->direct &&
-        rondo_direct_run(form.how, form.wide, form.collective, form.dtype, form.op, form.element, &args->exports, &run);
-    if (form.any && work->direct)
-        run.dead = rondo_direct_decline(run);
-    if (done)
-        ;
-    else if (work->bulk)
-        rondo_bulk_run(form, work, &run);
-    else
-        rondo_part_run(form, &part, &run);
+    if (!form.direct || !work->direct ||
+        !rondo_direct_run(form.how, form.wide, form.collective, form.dtype, form.op, form.element, &args->exports,
+                          &run)) {
+        if (work->bulk)
+            rondo_bulk_run(form, work, &run);
+        else
+            rondo_part_run(form, &part, &run);
+    }
     rondo_launch_end(&run, work->steps);
 }
 
@@ -460,12 +457,7 @@ RONDO_FN void rondo_batch_body(const struct rondo_batch_head *head)
             (const struct rondo_work *)((const char *)head + head->works_at),
             ((const struct rondo_channel_works *)((const char *)head + head->channels_at))[rondo_block()], head->steps,
             head->steps == 1 && head->tokens && rondo_block() == 0};
-        const bool any = part.mine.first <= part.mine.last;
-        if (any && part.works[part.mine.first].direct) {
-            run.work = &part.works[part.mine.first];
-            run.dead = rondo_direct_decline(run);
-        }
-        if (any && part.works[part.mine.first].bulk)
+        if (part.mine.first <= part.mine.last && part.works[part.mine.first].bulk)
             rondo_bulk_run(rondo_form_any(), &part.works[0], &run);
         else
             rondo_part_run(rondo_form_any(), &part, &run);

@@ -105,7 +105,8 @@ static struct rondo_shape plan_steps(const struct rondo_limits *limits, const st
     work->step_lines = (uint32_t)(stride * per_thread);
     work->steps = (uint32_t)divide_up(work->span, work->step_lines);
     work->channels = (uint16_t)shape.channels;
-    /* Launches that give no thread more than a line have code that is shorter than offers. */
+    /* The batch's code, which these have, knows no direct works; and launches that give no thread more than a line have code that is
+     * shorter than offers. */
     if (limits->check || task->scaling ||
         (algo == RONDO_ONE_SHOT && !work->bulk && work->steps == 1 && work->step_lines == stride))
         work->direct = 0;
