@@ -39,11 +39,10 @@ enum letter_kind { OFFER, ANSWER, WITHDRAW, WITHDRAWAL };
 /* From exporter to exporter. */
 struct letter {
     uint8_t kind;
-    uint8_t yes;        /* of an answer */
-    uint8_t memory;     /* of an offer: enum rondo_mem_kind */
-    uint8_t in_process; /* of an offer: for ranks of this process, `address` is all that it takes */
+    uint8_t yes;    /* of an answer */
+    uint8_t memory; /* of an offer, as all that follows the number: enum rondo_mem_kind */
     uint32_t number;
-    uint64_t address, bytes, anchor;
+    uint64_t address, bytes, anchor; /* for ranks of this process, address and owner are all that it takes */
     uint8_t handle[RONDO_MEM_HANDLE_BYTES];
 };
 _Static_assert(sizeof(struct letter) <= RONDO_WATCH_TEXT_BYTES, "a letter can be sent");
@@ -185,7 +184,6 @@ static bool fill_offer(const struct rondo_exporter *exporter, const struct rondo
     bool others = false;
     *letter = (struct letter){.kind = OFFER,
                               .memory = (uint8_t)range->mem.kind,
-                              .in_process = 1,
                               .number = number,
                               .address = (uintptr_t)range->mem.address,
                               .bytes = range->mem.bytes,

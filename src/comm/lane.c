@@ -44,6 +44,11 @@ void *rondo_lanes_spare(const struct rondo_anchor *anchor, unsigned ranks, unsig
     return (uint64_t *)(void *)(posters_at(anchor, ranks) + ranks) + number;
 }
 
+static bool has_exports(unsigned ranks)
+{
+    return ranks > 1 && ranks <= RONDO_ARG_PEERS;
+}
+
 void *rondo_lanes_exports(const struct rondo_anchor *anchor, unsigned ranks)
 {
     return rondo_lanes_spare(anchor, ranks, 1 + ranks);
@@ -57,7 +62,7 @@ void *rondo_lanes_export_map(const struct rondo_anchor *anchor, unsigned ranks, 
 
 size_t rondo_lanes_control_bytes(unsigned lanes, unsigned ranks)
 {
-    const size_t mapped = ranks > 1 && ranks <= RONDO_ARG_PEERS ? ranks : 0;
+    const size_t mapped = has_exports(ranks) ? ranks : 0;
     return lanes * (RONDO_MAX_CHANNELS * sizeof(struct rondo_channel) + positions_of(ranks) * sizeof(uint32_t) +
                     2 * ranks * sizeof(char *) + sizeof(struct rondo_posts)) +
            ranks * sizeof(struct rondo_poster) + (1 + (size_t)ranks) * sizeof(uint64_t) +
@@ -203,7 +208,7 @@ rondoResult_t rondo_lanes_open(const struct rondo_anchor *anchor, const struct r
         lane->report = (struct rondo_report *)anchor->reports.device + i;
         lane->posts = posts ? posts_at(anchor, ranks, i) : NULL;
         lane->boxes = boxes_at(anchor, ranks, i);
-        lane->exports = ranks <= RONDO_ARG_PEERS ? rondo_lanes_exports(anchor, ranks) : NULL;
+        lane->exports = has_exports(ranks) ? rondo_lanes_exports(anchor, ranks) : NULL;
         lane->trace = trace_at(anchor, i);
         lane->trace_mask = lane->trace ? (uint32_t)trace_entries(anchor) - 1 : 0;
         lane->timeout_ns = timeout_ns;

@@ -1,6 +1,6 @@
 /* The direct protocol: works that load from their peers' buffers and store into them, where all ranks have mapped these
  * (comm/exports.h). Nothing waits in mailboxes, so a line crosses the link once and costs its rank one load or store, and a few
- * blocks keep a link busy: all-reduce of 256 MiB between two H200s takes 823 us with 16 blocks and 788 with 128.
+ * blocks keep a link busy: all-reduce of 256 MiB between two H200s takes 831 us with 16 blocks and 792 with 128.
  *
  * Whether it can be is known at run time only: memory is mapped behind the host's back, some time after it was first seen. So a
  * launch begins with offers, in lines of tokens: each block tells the same block of all peers which of its buffers can be reached, by
@@ -206,7 +206,7 @@ struct rondo_direct_line {
 };
 
 /* How many of a thread's lines of one buffer that is. Loads of peers' memory take a microsecond or two, so there must be many
- * of them: between two H200s, 16 blocks pulled 125 GB/s with a branch after each load, 320 with these in a row. */
+ * of them: between two H200s, 16 blocks pulled 103 GB/s with a branch after each load, 324 with these in a row. */
 RONDO_FN unsigned rondo_direct_chunk(struct rondo_how how)
 {
     return how.ranks == 2 ? 8 : how.ranks == 4 ? 4 : how.ranks == 8 ? 2 : 1;
