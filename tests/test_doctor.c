@@ -1,12 +1,11 @@
 /* rondo-doctor as a user runs it, on the host device. Faults are put below it by a preloaded library (tests/faults). */
 #include "common/clock.h"
+#include "support/program.h"
 
 #include <criterion/criterion.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { TEXT_BYTES = 1 << 18 };
@@ -14,28 +13,13 @@ enum { OK, BROKEN, INCONCLUSIVE, USAGE };
 
 static char text[TEXT_BYTES]; /* what the last run printed, both streams */
 
-static const char *beside(const char *name, char *path, size_t room)
-{
-    char self[4000];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    cr_assert(length > 0);
-    self[length] = '\0';
-    snprintf(path, room, "%s/%s", dirname(self), name);
-    return path;
-}
-
 /* Runs it behind `before` (assignments) and before `after` (a pipe, say). Returns the exit status. */
 static int run(const char *before, const char *arguments, const char *after)
 {
     char program[4096], command[9000];
     snprintf(command, sizeof command, "%s timeout 120 '%s' %s 2>&1 %s", before,
-             beside("rondo-doctor", program, sizeof program), arguments, after);
-    FILE *output = popen(command, "r");
-    cr_assert_not_null(output);
-    size_t length = fread(text, 1, sizeof text - 1, output);
-    text[length] = '\0';
-    const int status = pclose(output);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+             program_beside("rondo-doctor", program, sizeof program), arguments, after);
+    return program_run(command, text, sizeof text);
 }
 
 static int run_host(const char *arguments)
@@ -172,7 +156,7 @@ static int run_faulty(const char *fault, const char *arguments)
 {
     char before[4400], library[4096];
     snprintf(before, sizeof before, "RONDO_DEVICE=host DOCTOR_FAULT=%s LD_PRELOAD='%s'", fault,
-             beside("libdoctor_faults.so", library, sizeof library));
+             program_beside("libdoctor_faults.so", library, sizeof library));
     return run(before, arguments, "");
 }
 

@@ -1,27 +1,20 @@
 /* The examples as a user runs them: on the host device, and on GPUs where there are two. */
+#include "support/program.h"
+
 #include <criterion/criterion.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static char text[1 << 20]; /* what the last run printed, both streams */
 
 static int run(const char *device, const char *name, int ranks)
 {
-    char self[4000], command[8192];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    cr_assert(length > 0);
-    self[length] = '\0';
-    snprintf(command, sizeof command, "RONDO_DEVICE=%s timeout 300 '%s/example-%s' %d 2>&1", device, dirname(self),
-             name, ranks);
-    FILE *output = popen(command, "r");
-    cr_assert(output != NULL);
-    text[fread(text, 1, sizeof text - 1, output)] = '\0';
-    const int status = pclose(output);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    char here[4096], command[8192];
+    snprintf(command, sizeof command, "RONDO_DEVICE=%s timeout 300 '%s/example-%s' %d 2>&1", device,
+             program_beside("", here, sizeof here), name, ranks);
+    return program_run(command, text, sizeof text);
 }
 
 /* Every one of these must be in what was printed. */

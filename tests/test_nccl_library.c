@@ -1,38 +1,25 @@
 /* libnccl.so.2 as a file: what it exports and needs, and that programs which know nothing of Rondo can load it. */
 #include "nccl/types.h"
 #include "nccl_abi/facts.h"
+#include "support/program.h"
 
 #include <criterion/criterion.h>
 #include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 static char text[1 << 18]; /* what the last command printed */
 
-/* The directory of this program, where the libraries lie too. */
-static const char *here(void)
-{
-    static char self[4000];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    cr_assert(length > 0);
-    self[length] = '\0';
-    return dirname(self);
-}
-
-/* Returns the exit status. %s of the command is the directory. */
+/* Returns the exit status. HERE is the directory of this program, where the libraries lie too, TESTS that of its source. */
 static int run(const char *command)
 {
-    char whole[9000], source[4096];
+    char here[4096], whole[9000], source[4096];
     snprintf(source, sizeof source, "%s", __FILE__);
-    snprintf(whole, sizeof whole, "HERE='%s'; TESTS='%s'; %s", here(), dirname(source), command);
-    FILE *output = popen(whole, "r");
-    cr_assert(output != NULL);
-    text[fread(text, 1, sizeof text - 1, output)] = '\0';
-    const int status = pclose(output);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    snprintf(whole, sizeof whole, "HERE='%s'; TESTS='%s'; %s", program_beside("", here, sizeof here), dirname(source),
+             command);
+    return program_run(whole, text, sizeof text);
 }
 
 Test(nccl_library, exports_every_name_of_the_list_and_no_other)

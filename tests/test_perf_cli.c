@@ -1,6 +1,7 @@
 /* rondo-perf as a user runs it, on the host device. RONDO_PERF names another program than the one beside this test. */
+#include "support/program.h"
+
 #include <criterion/criterion.h>
-#include <libgen.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,41 +13,24 @@ enum { TEXT_BYTES = 1 << 20 };
 
 static char text[TEXT_BYTES]; /* what the last run printed, both streams */
 
-/* What lies beside this test. */
-static const char *beside(const char *name, char *path, size_t room)
-{
-    char self[4000];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    cr_assert(length > 0);
-    self[length] = '\0';
-    snprintf(path, room, "%s/%s", dirname(self), name);
-    return path;
-}
-
 static const char *program(void)
 {
     static char path[4096];
     const char *given = getenv("RONDO_PERF");
-    return given ? given : beside("rondo-perf", path, sizeof path);
+    return given ? given : program_beside("rondo-perf", path, sizeof path);
 }
 
-static FILE *start(const char *arguments)
+static const char *command(const char *arguments, char *line, size_t room)
 {
-    char command[8192];
-    snprintf(command, sizeof command, "RONDO_DEVICE=host timeout 120 '%s' %s 2>&1", program(), arguments);
-    FILE *output = popen(command, "r");
-    cr_assert(output != NULL);
-    return output;
+    snprintf(line, room, "RONDO_DEVICE=host timeout 120 '%s' %s 2>&1", program(), arguments);
+    return line;
 }
 
 /* Returns the exit status. */
 static int run(const char *arguments)
 {
-    FILE *output = start(arguments);
-    size_t length = fread(text, 1, sizeof text - 1, output);
-    text[length] = '\0';
-    int status = pclose(output);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    char line[8192];
+    return program_run(command(arguments, line, sizeof line), text, sizeof text);
 }
 
 static int occurrences(const char *of)
@@ -187,7 +171,8 @@ static int run_fake(const char *fault, const char *arguments)
     char all[8000];
     if (fault)
         setenv("FAKE_NCCL_FAULT", fault, 1);
-    snprintf(all, sizeof all, "-n 2 -w 1 -k 2 -G 2 --lib '%s' %s", beside("libfake.so", path, sizeof path), arguments);
+    snprintf(all, sizeof all, "-n 2 -w 1 -k 2 -G 2 --lib '%s' %s", program_beside("libfake.so", path, sizeof path),
+             arguments);
     int status = run(all);
     unsetenv("FAKE_NCCL_FAULT");
     return status;
@@ -377,8 +362,9 @@ Test(perf_cli, refuses_bad_options_with_one_line_and_status_2)
 /* Kills rank 1 of a long run. */
 static void ends_when_killed(const char *arguments)
 {
-    FILE *output = start(arguments);
-    char line[512];
+    char line[8192];
+    FILE *output = popen(command(arguments, line, sizeof line), "r");
+    cr_assert(output != NULL);
     int pid = 0;
     while (fgets(line, sizeof line, output) && !strstr(line, "rank  1  pid"))
         continue;

@@ -2,15 +2,14 @@
 #include "comm/comm.h"
 #include "common/clock.h"
 #include "support/json.h"
+#include "support/program.h"
 #include "support/rig.h"
 
 #include <criterion/criterion.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { COUNT = 1000, MOST = 512 };
@@ -373,28 +372,13 @@ static int one_is_late(struct rig *rig)
     return end(rig);
 }
 
-static const char *beside(const char *name, char *path, size_t room)
-{
-    char self[4000];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    cr_assert(length > 0);
-    self[length] = '\0';
-    snprintf(path, room, "%s/%s", dirname(self), name);
-    return path;
-}
-
 /* The program's output; its exit status. */
 static int run(const char *arguments, char *text, size_t room)
 {
     char program[4096], command[6000];
-    snprintf(command, sizeof command, "timeout 60 '%s' %s 2>&1", beside("rondo-trace", program, sizeof program),
+    snprintf(command, sizeof command, "timeout 60 '%s' %s 2>&1", program_beside("rondo-trace", program, sizeof program),
              arguments);
-    FILE *output = popen(command, "r");
-    cr_assert_not_null(output);
-    size_t length = fread(text, 1, room - 1, output);
-    text[length] = '\0';
-    const int status = pclose(output);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return program_run(command, text, room);
 }
 
 static void put_file(const char *path, const char *text)
