@@ -199,6 +199,20 @@ static uint32_t ran(struct rig *rig)
     return n;
 }
 
+/* One round: fresh data, on all ranks; the graph, or else the call; a look at the result. */
+static int run_round(struct call *c, struct machine_graph *graph, int round, const char *what)
+{
+    struct rig *rig = c->rig;
+    fill(c, round);
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is gone");
+    if (graph)
+        rig->machine->graph_launch(graph, rig->stream);
+    else
+        RIG_OK(issue(c));
+    rig->machine->stream_sync(rig->stream);
+    return check(c, round, what);
+}
+
 /* Runs the graph, or the call, until it has run directly: the ranks do the same number of rounds. 0: it has. */
 static int until_direct(struct call *c, struct machine_graph *graph, const char *what)
 {
@@ -209,16 +223,9 @@ static int until_direct(struct call *c, struct machine_graph *graph, const char 
     int done = 0;
     for (int round = 0; !done; round++) {
         RIG_CHECK(since_ms(start) < WAIT_MS, "%s, %s: not direct after %d rounds", names[c->op], what, round);
-        fill(c, round);
         if (rig->rank == 0)
             *direct = 0;
-        RIG_CHECK(rig_barrier(rig) == 0, "a rank is gone");
-        if (graph)
-            rig->machine->graph_launch(graph, rig->stream);
-        else
-            RIG_OK(issue(c));
-        rig->machine->stream_sync(rig->stream);
-        if (check(c, round, what))
+        if (run_round(c, graph, round, what))
             return 1;
         if (ran(rig) != before)
             __atomic_add_fetch(direct, 1, __ATOMIC_SEQ_CST);
@@ -269,23 +276,24 @@ Test(direct, captured_ops_become_direct, .timeout = 200)
 
 /* ---- what is not direct ---- */
 
-/* Rounds of a call that must go by mailbox, and right. */
-static int by_mailbox(struct call *c, struct machine_graph *graph, int rounds, const char *what)
+static int rounds(struct call *c, struct machine_graph *graph, int count, const char *what)
 {
     struct rig *rig = c->rig;
-    const uint32_t before = ran(rig);
-    for (int round = 0; round < rounds; round++) {
-        fill(c, round);
-        RIG_CHECK(rig_barrier(rig) == 0, "a rank is gone");
-        if (graph)
-            rig->machine->graph_launch(graph, rig->stream);
-        else
-            RIG_OK(issue(c));
-        rig->machine->stream_sync(rig->stream);
-        if (check(c, round, what))
+    for (int round = 0; round < count; round++) {
+        if (run_round(c, graph, round, what))
             return 1;
         RIG_CHECK(rig_barrier(rig) == 0, "a rank is gone");
     }
+    return 0;
+}
+
+/* Rounds of a call that must go by mailbox, and right. */
+static int by_mailbox(struct call *c, struct machine_graph *graph, int count, const char *what)
+{
+    struct rig *rig = c->rig;
+    const uint32_t before = ran(rig);
+    if (rounds(c, graph, count, what))
+        return 1;
     RIG_CHECK(ran(rig) == before, "%s, %s: %u direct", names[c->op], what, ran(rig) - before);
     return 0;
 }
@@ -439,21 +447,6 @@ static void *flicker(void *argument)
     for (unsigned n = 0; n < RONDO_EXPORTS_MAX; n++)
         comm->ops->write(comm->device, &table->usable[n], &before[n], sizeof before[n]);
     return NULL;
-}
-
-static int rounds(struct call *c, struct machine_graph *graph, int count, const char *what)
-{
-    struct rig *rig = c->rig;
-    for (int round = 0; round < count; round++) {
-        fill(c, round);
-        RIG_CHECK(rig_barrier(rig) == 0, "a rank is gone");
-        rig->machine->graph_launch(graph, rig->stream);
-        rig->machine->stream_sync(rig->stream);
-        if (check(c, round, what))
-            return 1;
-        RIG_CHECK(rig_barrier(rig) == 0, "a rank is gone");
-    }
-    return 0;
 }
 
 static int flickering(struct rig *rig)
