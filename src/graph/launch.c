@@ -36,6 +36,31 @@ void rondo_launch_on_lane(const struct rondoComm *comm, const struct rondo_captu
         plan->args.batch.head.fifos = lane->fifos;
 }
 
+void rondo_launch_plan_begin(const struct rondoComm *comm, const struct rondo_launch_request *request,
+                             struct rondo_group_plan *group)
+{
+    *group = (struct rondo_group_plan){
+        .limits = &comm->limits,
+        .tasks = request->tasks,
+        .task_count = request->task_count,
+        .messages = request->messages,
+        .message_count = request->message_count,
+    };
+    rondo_plan_begin(group);
+}
+
+bool rondo_launch_plan_next(struct rondoComm *comm, const struct rondo_capture_record *record,
+                            struct rondo_group_plan *group, struct rondo_plan_launch *plan)
+{
+    if (rondo_plan_done(group))
+        return false;
+    rondo_plan_next(group, plan);
+    rondo_launch_on_lane(comm, record, plan);
+    if (comm->tracer)
+        rondo_trace_launch(comm, plan->kernel, &plan->args);
+    return true;
+}
+
 /* Which exported memory a direct work's buffers lie in: of a captured one (`record`) what the graph holds, of others what is
  * registered. What a graph cannot hold, it does not use. */
 static void place(struct rondoComm *comm, struct rondo_capture_record *record, struct rondo_plan_launch *plan)
@@ -61,21 +86,11 @@ static rondoResult_t launch_plan(struct rondoComm *comm, struct rondo_capture_re
                                  const struct rondo_launch_request *request, struct launched *launched)
 {
     struct rondo_plan_launch plan;
-    struct rondo_group_plan group = {
-        .limits = &comm->limits,
-        .tasks = request->tasks,
-        .task_count = request->task_count,
-        .messages = request->messages,
-        .message_count = request->message_count,
-    };
-    rondo_plan_begin(&group);
-    while (!rondo_plan_done(&group)) {
-        rondo_plan_next(&group, &plan);
-        rondo_launch_on_lane(comm, record, &plan);
+    struct rondo_group_plan group;
+    rondo_launch_plan_begin(comm, request, &group);
+    while (rondo_launch_plan_next(comm, record, &group, &plan)) {
         if (plan.direct)
             place(comm, record, &plan);
-        if (comm->tracer)
-            rondo_trace_launch(comm, plan.kernel, &plan.args);
         const struct rondo_launch launch = {
             .kernel = comm->kernels[plan.kernel],
             .blocks = plan.blocks,

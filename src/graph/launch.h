@@ -26,6 +26,13 @@ rondoResult_t rondo_launch_group(struct rondoComm *comm, const struct rondo_laun
 void rondo_launch_on_lane(const struct rondoComm *comm, const struct rondo_capture_record *record,
                           struct rondo_plan_launch *plan);
 
+/* Plans a request, launch by launch: begin, then next until it gives false. The launches' arguments are filled in, but no memory
+ * of a direct work is placed. */
+void rondo_launch_plan_begin(const struct rondoComm *comm, const struct rondo_launch_request *request,
+                             struct rondo_group_plan *group);
+bool rondo_launch_plan_next(struct rondoComm *comm, const struct rondo_capture_record *record,
+                            struct rondo_group_plan *group, struct rondo_plan_launch *plan);
+
 struct rondo_prepared;
 
 /* Runs what was prepared: eagerly on the stream with this id, or with id 0 into the stream's capture. The comm was entered, and its

@@ -1,7 +1,6 @@
 #include "graph/prepared.h"
 
 #include "common/result.h"
-#include "graph/trace.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,20 +49,9 @@ static rondoResult_t keep(struct rondo_prepared *prepared, const struct rondo_pl
 rondoResult_t rondo_prepared_add(struct rondo_prepared *prepared, const struct rondo_launch_request *request)
 {
     struct rondo_plan_launch plan;
-    struct rondo_group_plan group = {
-        .limits = &prepared->comm->limits,
-        .tasks = request->tasks,
-        .task_count = request->task_count,
-        .messages = request->messages,
-        .message_count = request->message_count,
-    };
-    rondo_plan_begin(&group);
-    while (!rondo_plan_done(&group)) {
-        rondo_plan_next(&group, &plan);
-        rondo_launch_on_lane(prepared->comm, NULL, &plan);
-        if (prepared->comm->tracer)
-            rondo_trace_launch(prepared->comm, plan.kernel, &plan.args);
+    struct rondo_group_plan group;
+    rondo_launch_plan_begin(prepared->comm, request, &group);
+    while (rondo_launch_plan_next(prepared->comm, NULL, &group, &plan))
         RONDO_TRY(keep(prepared, &plan));
-    }
     return rondoSuccess;
 }
