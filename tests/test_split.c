@@ -201,6 +201,7 @@ static int beside_ops(struct rig *rig)
         RIG_OK(rondoCommSplit(rig->comm, 0, 0, &comm, NULL));
         RIG_CHECK(rig->rank == rig->ranks - 1 || (!m->stream_done(rig->stream) && !m->stream_done(other)),
                   "the parent's ops are over");
+        RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing"); /* the last rank joins in when all have looked */
     }
     m->stream_sync(rig->stream);
     m->stream_sync(other);
