@@ -16,7 +16,7 @@
 
 #define RONDO_FN                  static __device__ __forceinline__
 #define RONDO_CALL                static __device__ __noinline__
-#define RONDO_KERNEL              extern "C" __global__ void __launch_bounds__(512)
+#define RONDO_KERNEL              extern "C" __global__ void __launch_bounds__(512, 1)
 #define RONDO_ARGS(T)             const __grid_constant__ T
 #define RONDO_UNROLL              _Pragma("unroll")
 #define RONDO_ROLLED              _Pragma("unroll 1")
