@@ -293,8 +293,9 @@ RONDO_FN struct rondo_line rondo_pull(struct rondo_run *run, unsigned ranks, uns
 enum rondo_token_kind {
     RONDO_TOKENS_OF_HALF = 0,
     RONDO_TOKENS_OF_BEGIN = 2,
-    RONDO_TOKENS_OF_SELFTEST = 3, /* selftest.h. What is sent to a kernel that comes too late stays there */
-    RONDO_TOKENS_OF_PUSHES = 4,   /* bulk.h */
+    RONDO_TOKENS_OF_SELFTEST =
+        RONDO_SELFTEST_ROW,     /* selftest.h. What is sent to a kernel that comes too late stays there */
+    RONDO_TOKENS_OF_PUSHES = 4, /* bulk.h */
     RONDO_TOKENS_OF_RESULTS = 6,
     RONDO_TOKENS_OF_CHECK = 8,   /* signatures */
     RONDO_TOKENS_OF_OFFERS = 10, /* direct.h */

@@ -258,7 +258,7 @@ struct rondo_selftest_args {
 #endif
 
 /* Rows of tokens, see enum rondo_token_kind. */
-enum { RONDO_TOKEN_ROWS = 14 };
+enum { RONDO_SELFTEST_ROW = 3, RONDO_TOKEN_ROWS = 14 };
 
 /* A lane's part of the mailbox, in bytes from its beginning: two halves of lines and an escape byte for each line; token
  * lines, RONDO_TOKEN_ROWS for each sender of a line for each of a launch's blocks; FIFOs and an escape byte for each of their lines; credits; two bulk

@@ -18,7 +18,7 @@ static bool all_are(const char *mailbox, uint64_t from, uint64_t to, uint32_t wo
 }
 
 struct places {
-    uint64_t escapes, tokens, fifos, fifo_escapes, credits;
+    uint64_t escapes, tokens, selftest, selftest_end, fifos, fifo_escapes, credits;
 };
 
 static struct places places_of(const struct rondo_limits *limits)
@@ -29,20 +29,24 @@ static struct places places_of(const struct rondo_limits *limits)
     struct places p;
     p.escapes = rondo_mailbox_escapes_at(half, line);
     p.tokens = rondo_mailbox_tokens_at(half, line);
+    p.selftest = p.tokens + (uint64_t)RONDO_SELFTEST_ROW * RONDO_MAX_CHANNELS * (limits->ranks - 1) * line;
+    p.selftest_end = p.selftest + (uint64_t)RONDO_MAX_CHANNELS * (limits->ranks - 1) * line;
     p.fifos = rondo_mailbox_fifos_at(half, line, limits->ranks);
     p.fifo_escapes = p.fifos + lines * line;
     p.credits = rondo_mailbox_credits_at(p.fifos, lines, line);
     return p;
 }
 
-/* Copies take along codes of former marks, which stay where no mark asks for them. */
+/* Copies take along codes of former marks, which stay where no mark asks for them. What the self-test of init sent to a kernel that
+ * came too late stays, too. */
 bool mailbox_at_rest(const struct rondo_limits *limits, const char *mailbox)
 {
     const struct places p = places_of(limits);
     const uint64_t fifo_lines = (p.fifo_escapes - p.fifos) / limits->line_bytes;
     return all_are(mailbox, 0, p.escapes, RONDO_EMPTY_WORD) &&
            (limits->posts || all_are(mailbox, p.escapes, p.escapes + 2ull * limits->half_lines, 0)) &&
-           all_are(mailbox, p.tokens, p.fifos, RONDO_EMPTY_WORD) &&
+           all_are(mailbox, p.tokens, p.selftest, RONDO_EMPTY_WORD) &&
+           all_are(mailbox, p.selftest_end, p.fifos, RONDO_EMPTY_WORD) &&
            all_are(mailbox, p.fifos, p.fifo_escapes, RONDO_EMPTY_WORD) &&
            (limits->posts || all_are(mailbox, p.fifo_escapes, p.fifo_escapes + fifo_lines, 0));
 }
