@@ -26,9 +26,22 @@ enum {
     WAIT_MS = 20000
 }; /* elements of a flow: an odd end, more than the least direct size */
 
-enum op { ALL_REDUCE, REDUCE_SCATTER, REDUCE, ALL_GATHER, ALL_TO_ALL, BROADCAST, OPS };
+enum op {
+    ALL_REDUCE,
+    REDUCE_SCATTER,
+    REDUCE,
+    ALL_GATHER,
+    ALL_TO_ALL,
+    BROADCAST,
+    WORKS,
+    RING = WORKS,
+    GATHER,
+    SCATTER,
+    OPS
+};
 
-static const char *const names[] = {"all-reduce", "reduce-scatter", "reduce", "all-gather", "all-to-all", "broadcast"};
+static const char *const names[] = {"all-reduce", "reduce-scatter",   "reduce", "all-gather", "all-to-all",
+                                    "broadcast",  "send and receive", "gather", "scatter"};
 
 /* A call on buffers that have room for all ranks' parts and a guard behind them. */
 struct call {
@@ -45,7 +58,7 @@ struct call {
 
 static bool has_parts(const struct call *c, bool send)
 {
-    return c->op == ALL_TO_ALL || c->op == (send ? REDUCE_SCATTER : ALL_GATHER);
+    return c->op == ALL_TO_ALL || c->op == (send ? REDUCE_SCATTER : ALL_GATHER) || c->op == (send ? SCATTER : GATHER);
 }
 
 /* Memory that other processes can map: any on a GPU, rondoMemAlloc's on the host device. */
@@ -96,6 +109,17 @@ static char *recv_of(const struct call *c)
     return c->op == REDUCE_SCATTER ? send_of(c) + part : send_of(c);
 }
 
+/* To the next rank, from the one before. */
+static rondoResult_t issue_ring(const struct call *c)
+{
+    const struct rig *rig = c->rig;
+    const int next = (rig->rank + 1) % rig->ranks, last = (rig->rank + rig->ranks - 1) % rig->ranks;
+    rondoGroupStart();
+    rondoSend(send_of(c), c->count, c->type, next, rig->comm, rig->stream);
+    rondoRecv(recv_of(c), c->count, c->type, last, rig->comm, rig->stream);
+    return rondoGroupEnd();
+}
+
 static rondoResult_t issue(const struct call *c)
 {
     const struct rig *rig = c->rig;
@@ -112,6 +136,12 @@ static rondoResult_t issue(const struct call *c)
         return rondoAllGather(c->in_place ? recv + part : send, recv, c->count, c->type, rig->comm, rig->stream);
     case ALL_TO_ALL:
         return rondoAllToAll(send, recv, c->count, c->type, rig->comm, rig->stream);
+    case RING:
+        return issue_ring(c);
+    case GATHER:
+        return rondoGather(send, recv, c->count, c->type, c->root, rig->comm, rig->stream);
+    case SCATTER:
+        return rondoScatter(send, recv, c->count, c->type, c->root, rig->comm, rig->stream);
     default:
         return rondoBroadcast(send, recv, c->count, c->type, c->root, rig->comm, rig->stream);
     }
@@ -158,8 +188,12 @@ static int expected(const struct call *c, int round, int p, size_t i)
 {
     const int me = c->rig->rank, ranks = c->rig->ranks;
     int sum = 0;
-    if (c->op == ALL_GATHER)
+    if (c->op == ALL_GATHER || c->op == GATHER)
         return value(round, p, 0, i);
+    if (c->op == RING)
+        return value(round, (me + ranks - 1) % ranks, 0, i);
+    if (c->op == SCATTER)
+        return value(round, c->root, me, i);
     if (c->op == ALL_TO_ALL)
         return value(round, p, me, i);
     if (c->op == BROADCAST)
@@ -177,7 +211,7 @@ static int check(const struct call *c, int round, const char *what)
     const size_t first = (size_t)(recv_of(c) - area), end = first + parts * c->count * c->element;
     char *host = malloc(c->bytes);
     size_t wrong = 0;
-    if (c->op == REDUCE && rig->rank != c->root) {
+    if ((c->op == REDUCE || c->op == GATHER) && rig->rank != c->root) {
         free(host);
         return 0;
     }
@@ -231,7 +265,8 @@ static int until_direct(struct call *c, struct machine_graph *graph, const char 
             __atomic_add_fetch(direct, 1, __ATOMIC_SEQ_CST);
         RIG_CHECK(rig_barrier(rig) == 0, "a rank is gone");
         done = __atomic_load_n(direct, __ATOMIC_SEQ_CST);
-        RIG_CHECK(done == 0 || done == rig->ranks, "%d ranks went directly", done);
+        done = c->op >= WORKS && done < rig->ranks ? 0 : done; /* each pair agrees for itself */
+        RIG_CHECK(done == 0 || done == rig->ranks || c->op >= WORKS, "%d ranks went directly", done);
         RIG_CHECK(rig_barrier(rig) == 0, "a rank is gone");
     }
     return 0;
@@ -250,6 +285,8 @@ static int captured(struct rig *rig)
     for (int op = 0; op < OPS; op++)
         for (int variant = 0; variant < 4; variant++) {
             const bool bytes = variant == 2;
+            if (op >= WORKS && variant % 2)
+                continue;
             struct call c = call_make(rig, (enum op)op, bytes ? rondoUint8 : rondoFloat32, bytes ? 1 : 4,
                                       bytes                                                 ? 4 * COUNT / 16 * 16
                                       : op == ALL_REDUCE || op == BROADCAST || op == REDUCE ? COUNT
@@ -310,7 +347,7 @@ static int await_exports(struct rig *rig, unsigned count)
 
 static int mailboxes(struct rig *rig)
 {
-    for (int op = 0; op < OPS; op++) {
+    for (int op = 0; op < WORKS; op++) {
         /* One rank's buffers lie where whole lines do not. */
         struct call odd = call_make(rig, (enum op)op, rondoUint8, 1, 4 * COUNT / 16 * 16);
         odd.offset = rig->rank == 1;
@@ -338,6 +375,36 @@ static int mailboxes(struct rig *rig)
 Test(direct, what_cannot_be_direct_goes_by_mailbox, .timeout = 200)
 {
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2), .layout = RIG_THREADS}, mailboxes), 0);
+}
+
+/* A message is direct if its receiver's buffer is aligned and can be reached, whatever its sender's is. */
+static int messages(struct rig *rig)
+{
+    struct call c = call_make(rig, RING, rondoUint8, 1, 4 * COUNT);
+    const int odd = rig->rank == 1;
+    char *const send = c.send, *const recv = c.recv;
+    struct machine_graph *graph;
+    c.send += odd; /* fill and check know nothing of it */
+    c.bytes -= 1;
+    graph = capture(&c);
+    if (until_direct(&c, graph, "sent from an odd place"))
+        return 1;
+    rig->machine->graph_destroy(graph);
+    c.send = send;
+    c.recv += 1;
+    graph = capture(&c);
+    if (by_mailbox(&c, graph, 8, "received in an odd place") || by_mailbox(&c, NULL, 3, "eager"))
+        return 1;
+    rig->machine->graph_destroy(graph);
+    c.recv = recv;
+    call_free(&c);
+    return await_exports(rig, 0);
+}
+
+Test(direct, messages_are_direct_where_receivers_allow, .timeout = 200)
+{
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2), .layout = RIG_THREADS}, messages), 0);
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(3)}, messages), 0);
 }
 
 /* Registered buffers serve eager calls, as long as they are registered. One has a registration, the other is a part of one. */
@@ -456,7 +523,7 @@ static int flickering(struct rig *rig)
             struct call c = call_make(rig, (enum op)op, rondoFloat32, 4,
                                       op == ALL_REDUCE || op == BROADCAST || op == REDUCE ? COUNT : COUNT / 16 * 4);
             struct flicker f = {.rig = rig};
-            c.in_place = variant == 1 && op != ALL_TO_ALL;
+            c.in_place = variant == 1 && op != ALL_TO_ALL && op < WORKS;
             struct machine_graph *graph = capture(&c);
             if (until_direct(&c, graph, "captured"))
                 return 1;
@@ -483,9 +550,9 @@ Test(direct, blocks_of_a_launch_may_go_different_ways, .timeout = 200)
 /* ---- abrupt ends ---- */
 
 /* A rank aborts while direct replays are under way; the others' come to an end. */
-static int aborted(struct rig *rig)
+static int abort_in(struct rig *rig, enum op op)
 {
-    struct call c = call_make(rig, ALL_REDUCE, rondoFloat32, 4, COUNT);
+    struct call c = call_make(rig, op, rondoFloat32, 4, COUNT);
     struct machine_graph *graph = capture(&c);
     if (until_direct(&c, graph, "captured"))
         return 1;
@@ -506,9 +573,20 @@ static int aborted(struct rig *rig)
     return 0;
 }
 
+static int abort_in_works(struct rig *rig)
+{
+    return abort_in(rig, ALL_REDUCE);
+}
+
+static int abort_in_messages(struct rig *rig)
+{
+    return abort_in(rig, RING);
+}
+
 Test(direct, an_abort_ends_replays, .timeout = 200)
 {
-    cr_assert_eq(run_in_every_layout(aborted, true), 0);
+    cr_assert_eq(run_in_every_layout(abort_in_works, true), 0);
+    cr_assert_eq(run_in_every_layout(abort_in_messages, true), 0);
 }
 
 /* ---- a group's messages are each rank's own ---- */
@@ -516,7 +594,7 @@ Test(direct, an_abort_ends_replays, .timeout = 200)
 /* A large collective with a message between two ranks only: these have a launch more than the others. */
 static int with_a_message(struct rig *rig)
 {
-    for (int op = 0; op < OPS; op++) {
+    for (int op = 0; op < WORKS; op++) {
         struct call c = call_make(rig, (enum op)op, rondoFloat32, 4, COUNT / 4 * 4);
         rig->machine->capture_begin(rig->stream, MACHINE_CAPTURE_THREAD_LOCAL);
         RIG_OK(rondoGroupStart());

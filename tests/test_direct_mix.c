@@ -50,7 +50,7 @@ static void slot_draw(struct slot *slot, struct draw *draw, int ranks)
         struct item *item = &slot->items[i];
         do
             item_draw(item, draw, ranks, 13);
-        while (item->kind > ITEM_ALL_TO_ALL && draw_below(draw, 8));
+        while (item->kind > ITEM_ALL_TO_ALL && draw_below(draw, 3) == 0);
         if (draw_below(draw, 3)) { /* whole lines everywhere */
             item->offset = 0;
             item->count = item->count / 16 * 16;

@@ -259,6 +259,16 @@ Test(evidence, ranks_may_cut_a_sequence_of_messages_into_groups_as_they_like, .t
     }
 }
 
+/* Every message waits for its receiver; it is direct in replays, where memory can be reached. */
+Test(evidence, messages_that_may_be_direct_stay_in_order, .timeout = 300)
+{
+    setenv("RONDO_PROTO", "direct", 1);
+    setenv("RONDO_TIMEOUT_MS", "30000", 1);
+    setenv("RONDO_MAX_CTAS", "16", 1);
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(3), .layout = RIG_THREADS}, cut_differently), 0);
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(3)}, cut_differently), 0);
+}
+
 /* ---- works of several steps, one after another ---- */
 
 enum { ROW = 6, ROWS = 12 };

@@ -98,7 +98,7 @@ static void send_on_errand(struct rondo_exporter *exporter, int rank, unsigned n
 
 rondoResult_t rondo_exporter_create(struct rondoComm *comm, struct rondo_exporter **out)
 {
-    bool any = false;
+    bool any = comm->limits.messages_direct_from != UINT64_MAX;
     *out = NULL;
     for (unsigned c = 0; c < RONDO_COLLECTIVE_COUNT; c++)
         any |= comm->limits.direct_from[c] != UINT64_MAX;

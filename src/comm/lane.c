@@ -101,7 +101,7 @@ rondoResult_t rondo_lane_trace_read(const struct rondo_anchor *anchor, unsigned 
 
 /* Where the parts of one lane's mailbox lie. */
 struct layout {
-    uint64_t tokens_at, fifos_at, fifo_lines, credits_at, bulk_at, bytes;
+    uint64_t tokens_at, fifos_at, fifo_lines, credits_at, handshakes_at, handshakes, bulk_at, bytes;
 };
 
 static struct layout layout_of(const struct rondo_limits *limits)
@@ -110,8 +110,10 @@ static struct layout layout_of(const struct rondo_limits *limits)
     l.tokens_at = rondo_mailbox_tokens_at(limits->half_lines, limits->line_bytes);
     l.fifos_at = rondo_mailbox_fifos_at(limits->half_lines, limits->line_bytes, limits->ranks);
     l.fifo_lines = (uint64_t)(limits->ranks - 1) * limits->fifo_channels * limits->fifo_lines;
+    l.handshakes = (uint64_t)RONDO_HANDSHAKE_KINDS * (limits->ranks - 1) * limits->fifo_channels;
     l.credits_at = rondo_mailbox_credits_at(l.fifos_at, l.fifo_lines, limits->line_bytes);
-    l.bulk_at = rondo_mailbox_bulk_at(l.credits_at, limits->ranks, limits->fifo_channels);
+    l.handshakes_at = rondo_mailbox_handshakes_at(l.credits_at, limits->ranks, limits->fifo_channels);
+    l.bulk_at = rondo_mailbox_bulk_at(l.handshakes_at, l.handshakes, limits->line_bytes);
     l.bytes = rondo_mailbox_bytes(l.bulk_at, limits->bulk_lines, limits->line_bytes);
     return l;
 }
@@ -152,6 +154,7 @@ rondoResult_t rondo_lanes_reset_box(const struct rondo_anchor *anchor, const str
         if (limits->ranks > 1) {
             RONDO_TRY(reset_lines(anchor, box, at + l.tokens_at, l.fifos_at - l.tokens_at, 0));
             RONDO_TRY(reset_lines(anchor, box, at + l.fifos_at, l.fifo_lines * limits->line_bytes, l.fifo_lines));
+            RONDO_TRY(reset_lines(anchor, box, at + l.handshakes_at, l.handshakes * limits->line_bytes, 0));
         }
         RONDO_TRY(set_words(anchor, box, at + l.credits_at, epoch, (uint64_t)limits->ranks * limits->fifo_channels));
     }
@@ -221,6 +224,7 @@ rondoResult_t rondo_lanes_open(const struct rondo_anchor *anchor, const struct r
             .positions = positions_at(anchor, ranks, i),
             .fifos_at = l.fifos_at,
             .credits_at = l.credits_at,
+            .handshakes_at = l.handshakes_at,
             .lines = limits->fifo_lines,
             .channels = limits->fifo_channels,
         };

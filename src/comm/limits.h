@@ -30,6 +30,7 @@ struct rondo_limits {
         two_shot_from[RONDO_COLLECTIVE_COUNT];  /* bytes of a flow from which on a collective with shards is two-shot */
     uint64_t bulk_from[RONDO_COLLECTIVE_COUNT]; /* from which on it goes by the bulk protocol */
     uint64_t direct_from[RONDO_COLLECTIVE_COUNT]; /* and by the direct one, where buffers allow */
+    uint64_t messages_direct_from;                /* the same for a message between two ranks */
     struct rondo_shape_rule shapes[RONDO_COLLECTIVE_COUNT][RONDO_SHAPE_RULES]; /* by ascending size */
     uint8_t shape_count[RONDO_COLLECTIVE_COUNT];
     uint8_t tuned[RONDO_COLLECTIVE_COUNT]; /* which of these a table has set: bits by enum rondo_tune_key */

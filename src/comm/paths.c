@@ -40,28 +40,41 @@ static uint64_t bulk_from(const struct rondoComm *comm, const struct rondo_path 
     return collective == RONDO_ALL_REDUCE ? UINT64_MAX : rooted ? 32 << 20 : 16 << 20;
 }
 
-/* From which size on works are direct where their buffers allow: only if every rank's kernels can load and store all peers' device
- * memory. Two more trips over the link, and no mailboxes: where these beat lines on two H200s (docs/decisions/0007). With more ranks, a
- * mailbox is full at a smaller part for each. */
+/* Whether anything may be direct: only if every rank's kernels can load and store all peers' device memory. `from`: what was said
+ * about it, UINT64_MAX or 1, if anything was. */
+static bool direct_is_settled(const struct rondoComm *comm, const struct rondo_path *slowest, uint64_t *from)
+{
+    const char *proto = rondo_env()->proto;
+    const bool can = comm->ranks >= 2 && comm->ranks <= RONDO_ARG_PEERS && !slowest->host && !slowest->at_sender &&
+                     !slowest->sender_copies && !slowest->receiver_copies;
+    const bool forced = proto && !strcmp(proto, "direct");
+    *from = can && forced ? 1 : UINT64_MAX;
+    return !can || forced || (proto && (!strcmp(proto, "line") || !strcmp(proto, "bulk")));
+}
+
+/* From which size on works are direct where their buffers allow. Two more trips over the link, and no mailboxes: where these beat
+ * lines on two H200s (docs/decisions/0007). With more ranks, a mailbox is full at a smaller part for each. */
 static uint64_t direct_from(const struct rondoComm *comm, const struct rondo_path *slowest, unsigned collective)
 {
     const bool rooted = collective == RONDO_REDUCE || collective == RONDO_BROADCAST;
-    const char *proto = rondo_env()->proto;
     uint64_t from;
-    if (comm->ranks < 2 || comm->ranks > RONDO_ARG_PEERS || slowest->host || slowest->at_sender ||
-        slowest->sender_copies || slowest->receiver_copies)
-        return UINT64_MAX;
-    if (proto && !strcmp(proto, "direct"))
-        return 1;
-    if (proto && (!strcmp(proto, "line") || !strcmp(proto, "bulk")))
-        return UINT64_MAX;
-    if (tuned_from(comm, slowest, collective, RONDO_TUNE_DIRECT, &from))
+    if (direct_is_settled(comm, slowest, &from) || tuned_from(comm, slowest, collective, RONDO_TUNE_DIRECT, &from))
         return from;
     if (comm->info.line_bytes == 8)
         return 128 << 10; /* the host device: it is to be used */
     if (collective == RONDO_BROADCAST)
         return 32 << 20;
     return collective == RONDO_ALL_REDUCE || rooted ? 16 << 20 : (6u << 20) / (comm->limits.ranks - 1);
+}
+
+/* The same for messages. By FIFO one of 1 MiB each way takes 9.6 us between two H200s, and one of 4 MiB 36.7; what offers and answers
+ * cost was measured of collectives only (some 5 us), so this is where both are expected to take the same. */
+static uint64_t messages_direct_from(const struct rondoComm *comm, const struct rondo_path *slowest)
+{
+    uint64_t from;
+    if (direct_is_settled(comm, slowest, &from))
+        return from;
+    return comm->info.line_bytes == 8 ? 128 << 10 : 1 << 20; /* the host device: it is to be used */
 }
 
 static void tune(struct rondoComm *comm, const struct rondo_path *slowest, unsigned collective)
@@ -125,6 +138,7 @@ rondoResult_t rondo_paths_choose(struct rondoComm *comm, const struct rondo_card
     rondo_limits_preset(&comm->limits);
     for (unsigned c = 0; c < RONDO_COLLECTIVE_COUNT; c++)
         tune(comm, &slowest, c);
+    comm->limits.messages_direct_from = messages_direct_from(comm, &slowest);
     rondo_limits_fit(&comm->limits, outboxes && comm->ranks > 2 ? half / ((unsigned)comm->ranks - 1) : half);
     comm->links->mailbox = rondo_lanes_mailbox_bytes(&comm->limits);
     return rondoSuccess;

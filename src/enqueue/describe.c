@@ -115,9 +115,10 @@ static void describe_transfer(const struct rondo_described_launch *launch, size_
     while (end->end <= number)
         end++;
     op->op = rondo_word_transfer(end->kind);
-    op->bytes = launch->ops.transfers[number].bytes;
+    const struct rondo_transfer *transfer = &launch->ops.transfers[number];
+    op->bytes = transfer->bytes;
     op->algorithm = end->kind == RONDO_COPY ? "" : "fifo";
-    op->protocol = end->kind == RONDO_COPY ? "" : rondo_word_protocol(NULL, launch->line_bytes);
+    op->protocol = end->kind == RONDO_COPY ? "" : rondo_word_transfer_protocol(transfer, launch->line_bytes);
     op->channels = end->channels;
     op->peer = end->peer;
 }

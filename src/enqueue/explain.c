@@ -78,20 +78,27 @@ static size_t make_messages(const struct rondoComm *comm, const struct explained
 static void describe(const struct rondoComm *comm, const struct explained *op, const struct rondo_plan_launch *launch,
                      rondoChoice_t *choice)
 {
+    const struct rondo_batch_head *head = &launch->args.batch.head;
     const struct rondo_work *work = &launch->args.single.work;
+    const int line_bytes = (int)comm->limits.line_bytes;
     if (launch->kernel == RONDO_KERNEL_BATCH || launch->kernel == RONDO_KERNEL_LARGE)
-        work = (const struct rondo_work *)((const char *)&launch->args + launch->args.batch.head.works_at);
+        work = (const struct rondo_work *)((const char *)head + head->works_at);
     choice->algorithm = !op->is_task                      ? "fifo"
                         : op->collective == RONDO_BARRIER ? "tokens"
                                                           : rondo_word_algo(work->algo);
-    choice->protocol =
-        rondo_word_protocol(op->is_task && op->collective != RONDO_BARRIER ? work : NULL, (int)comm->limits.line_bytes);
+    if (op->is_task)
+        choice->protocol = rondo_word_protocol(op->collective != RONDO_BARRIER ? work : NULL, line_bytes);
+    else
+        choice->protocol = rondo_word_transfer_protocol(
+            (const struct rondo_transfer *)((const char *)head + head->transfers_at), line_bytes);
     choice->kernel = rondo_kernel_name(launch->kernel);
     choice->channels = (int)launch->blocks;
     choice->threads = (int)launch->threads;
     choice->steps = launch->steps;
     if (op->is_task && op->collective != RONDO_BARRIER)
         rondo_why(&comm->limits, work, launch->threads, choice->why, sizeof choice->why);
+    else if (!op->is_task && comm->ranks > 1)
+        rondo_why_message(&comm->limits, choice->why, sizeof choice->why);
 }
 
 /* One call is one launch: a task never takes more, and of messages there is one to and from each rank. */

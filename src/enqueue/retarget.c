@@ -115,15 +115,18 @@ static rondoResult_t move_work(const struct job *job, const struct rondo_lane_ar
 static rondoResult_t move_transfer(const struct job *job, unsigned kind, struct rondo_transfer *transfer, size_t number,
                                    struct regions *regions)
 {
-    void *from = (void *)(uintptr_t)transfer->from;
+    const void *before = transfer->buffer;
+    void *from = kind == RONDO_COPY ? (void *)(uintptr_t)transfer->from : NULL;
     bool aligned = transfer->aligned;
     RONDO_TRY(move(job, &transfer->buffer,
                    (struct region){.bytes = transfer->bytes, .op = number, .written = kind != RONDO_SEND},
                    transfer->element, &aligned, regions));
+    RONDO_TRY(move(job, &from, (struct region){.bytes = transfer->bytes, .op = number}, transfer->element, &aligned,
+                   regions));
     if (kind == RONDO_COPY)
-        RONDO_TRY(move(job, &from, (struct region){.bytes = transfer->bytes, .op = number}, transfer->element, &aligned,
-                       regions));
-    transfer->from = from;
+        transfer->from = from;
+    else if (transfer->buffer != before)
+        transfer->number = RONDO_EXPORT_NONE; /* as for works, below */
     transfer->aligned = aligned;
     return rondoSuccess;
 }

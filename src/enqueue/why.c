@@ -69,13 +69,18 @@ static void why_algo(struct text *text, const struct rondo_limits *limits, const
     add(text, "; ");
 }
 
+static bool is_forced(const char *proto)
+{
+    return proto && (!strcmp(proto, "line") || !strcmp(proto, "bulk") || !strcmp(proto, "direct"));
+}
+
 static void why_protocol(struct text *text, const struct rondo_limits *limits, const struct rondo_work *work)
 {
     const char *proto = rondo_env()->proto;
     const unsigned c = work->collective;
     if (limits->ranks == 1)
         return;
-    if (proto && (!strcmp(proto, "line") || !strcmp(proto, "bulk") || !strcmp(proto, "direct"))) {
+    if (is_forced(proto)) {
         add(text, "protocol by RONDO_PROTO=%s; ", proto);
         return;
     }
@@ -109,4 +114,18 @@ void rondo_why(const struct rondo_limits *limits, const struct rondo_work *work,
     why_algo(&text, limits, work);
     why_protocol(&text, limits, work);
     why_shape(&text, limits, work, threads);
+}
+
+void rondo_why_message(const struct rondo_limits *limits, char *out, size_t room)
+{
+    struct text text = {out, room, 0};
+    out[0] = '\0';
+    if (is_forced(rondo_env()->proto)) {
+        add(&text, "protocol by RONDO_PROTO=%s", rondo_env()->proto);
+        return;
+    }
+    add(&text, "direct, where the receiver's buffer allows, %s",
+        limits->messages_direct_from == UINT64_MAX ? "" : "from ");
+    add_size(&text, limits->messages_direct_from);
+    add(&text, " (built in)");
 }

@@ -11,4 +11,7 @@
 void rondo_why(const struct rondo_limits *limits, const struct rondo_work *work, unsigned threads, char *text,
                size_t room);
 
+/* The same for messages. */
+void rondo_why_message(const struct rondo_limits *limits, char *out, size_t room);
+
 #endif

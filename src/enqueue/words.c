@@ -44,12 +44,21 @@ const char *rondo_word_algo(unsigned algo)
     return algo < RONDO_ALGO_COUNT ? words[algo] : "unknown";
 }
 
-const char *rondo_word_protocol(const struct rondo_work *work, int line_bytes)
+static const char *protocol(bool direct, bool bulk, int line_bytes)
 {
-    const bool direct = work && work->direct;
-    if (work && work->bulk)
+    if (bulk)
         return direct ? "direct/bulk" : "bulk";
     if (line_bytes == 16)
         return direct ? "direct/line16" : "line16";
     return direct ? "direct/line8" : "line8";
+}
+
+const char *rondo_word_protocol(const struct rondo_work *work, int line_bytes)
+{
+    return protocol(work && work->direct, work && work->bulk, line_bytes);
+}
+
+const char *rondo_word_transfer_protocol(const struct rondo_transfer *transfer, int line_bytes)
+{
+    return protocol(transfer->direct, false, line_bytes);
 }

@@ -30,7 +30,7 @@ void rondo_launch_on_lane(const struct rondoComm *comm, const struct rondo_captu
     plan->args.lane = lane->args;
     plan->args.lane.graph = record ? record->number : 0;
     plan->args.lane.what = 0;
-    if (plan->direct)
+    if (plan->direct && !plan->messages)
         plan->args.single.exports = (struct rondo_export_args){.send = RONDO_EXPORT_NONE, .recv = RONDO_EXPORT_NONE};
     if (plan->messages)
         plan->args.batch.head.fifos = lane->fifos;
@@ -61,25 +61,50 @@ bool rondo_launch_plan_next(struct rondoComm *comm, const struct rondo_capture_r
     return true;
 }
 
-/* Which exported memory a direct work's buffers lie in: of a captured one (`record`) what the graph holds, of others what is
- * registered. What a graph cannot hold, it does not use. */
-static void place(struct rondoComm *comm, struct rondo_capture_record *record, struct rondo_plan_launch *plan)
+/* Which exported memory a buffer lies in: of a captured op what the graph holds, of others (`hold` NULL) what is registered. */
+static void place(struct rondoComm *comm, struct rondo_exports_hold *hold, const void *buffer, uint64_t bytes,
+                  uint16_t *number, uint64_t *at)
+{
+    if (hold)
+        rondo_exports_place(hold, buffer, bytes, number, at);
+    else
+        rondo_registry_place(&comm->registry, buffer, bytes, number, at);
+}
+
+static void place_work(struct rondoComm *comm, struct rondo_exports_hold *hold, struct rondo_single_args *args)
+{
+    const struct rondo_work *work = &args->work;
+    const uint64_t send = work->bytes * rondo_send_parts(work->collective, (unsigned)comm->ranks),
+                   recv = work->bytes * rondo_recv_parts(work->collective, (unsigned)comm->ranks);
+    if (work->send)
+        place(comm, hold, work->send, send, &args->exports.send, &args->exports.send_at);
+    if (work->recv)
+        place(comm, hold, work->recv, recv, &args->exports.recv, &args->exports.recv_at);
+}
+
+/* Of messages it is the receivers whose buffers are reached. */
+static void place_transfers(struct rondoComm *comm, struct rondo_exports_hold *hold, struct rondo_batch_head *head,
+                            unsigned count)
+{
+    struct rondo_transfer *transfers = (struct rondo_transfer *)((char *)head + head->transfers_at);
+    const struct rondo_end *end = (const struct rondo_end *)((const char *)head + head->ends_at);
+    for (unsigned t = 0; t < count; t++) {
+        end += end->end <= t;
+        if (transfers[t].direct && end->kind == RONDO_RECV)
+            place(comm, hold, transfers[t].buffer, transfers[t].bytes, &transfers[t].number, &transfers[t].at);
+    }
+}
+
+/* Of a launch with direct ops. `record`: of what capture; NULL: it is eager. What a graph cannot hold, it does not use. */
+static void place_all(struct rondoComm *comm, struct rondo_capture_record *record, struct rondo_plan_launch *plan)
 {
     struct rondo_exports_hold *hold = record ? rondo_capture_hold(comm, record) : NULL;
     if (record && !hold)
         return;
-    const struct rondo_work *work = &plan->args.single.work;
-    const uint64_t send = work->bytes * rondo_send_parts(work->collective, (unsigned)comm->ranks),
-                   recv = work->bytes * rondo_recv_parts(work->collective, (unsigned)comm->ranks);
-    struct rondo_export_args *exports = &plan->args.single.exports;
-    if (work->send && hold)
-        rondo_exports_place(hold, work->send, send, &exports->send, &exports->send_at);
-    else if (work->send)
-        rondo_registry_place(&comm->registry, work->send, send, &exports->send, &exports->send_at);
-    if (work->recv && hold)
-        rondo_exports_place(hold, work->recv, recv, &exports->recv, &exports->recv_at);
-    else if (work->recv)
-        rondo_registry_place(&comm->registry, work->recv, recv, &exports->recv, &exports->recv_at);
+    if (plan->messages)
+        place_transfers(comm, hold, &plan->args.batch.head, plan->messages);
+    else
+        place_work(comm, hold, &plan->args.single);
 }
 
 static rondoResult_t launch_plan(struct rondoComm *comm, struct rondo_capture_record *record,
@@ -90,7 +115,7 @@ static rondoResult_t launch_plan(struct rondoComm *comm, struct rondo_capture_re
     rondo_launch_plan_begin(comm, request, &group);
     while (rondo_launch_plan_next(comm, record, &group, &plan)) {
         if (plan.direct)
-            place(comm, record, &plan);
+            place_all(comm, record, &plan);
         const struct rondo_launch launch = {
             .kernel = comm->kernels[plan.kernel],
             .blocks = plan.blocks,
@@ -247,7 +272,7 @@ static rondoResult_t prepared_captured(const struct rondo_prepared *prepared, st
         rondo_launch_on_lane(comm, record, &plan);
         plan.args.lane.what = what;
         if (plan.direct)
-            place(comm, record, &plan);
+            place_all(comm, record, &plan);
         launch.args = &plan.args;
         launch.stream = stream;
         RONDO_TRY(comm->ops->launch(comm->device, &launch));

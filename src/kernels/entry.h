@@ -10,6 +10,7 @@
 #include "kernels/lean.h"
 #include "kernels/lean_fifo.h"
 #include "kernels/post.h"
+#include "kernels/transfer.h"
 
 /* ---- tokens of launches of several steps ---- */
 

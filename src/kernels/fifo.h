@@ -257,17 +257,4 @@ RONDO_FN void rondo_fifo_copy(const struct rondo_run *run, const struct rondo_tr
     }
 }
 
-/* What a block of transfers does. Where the lane is stopped it touches nothing but the rank's own position; it does not
- * return early, for the threads of a block may learn of the stop one by one, and must meet at the barriers. */
-RONDO_FN void rondo_end_run(const struct rondo_batch_head *head, struct rondo_run *run, const struct rondo_stream *end)
-{
-    const struct rondo_transfer *transfers = rondo_transfers_of(head);
-    if (end->kind == RONDO_SEND)
-        rondo_fifo_send(head, run, transfers, end);
-    else if (end->kind == RONDO_RECV)
-        rondo_fifo_recv(head, run, transfers, end);
-    else
-        rondo_fifo_copy(run, transfers, end);
-}
-
 #endif

@@ -79,8 +79,9 @@ RONDO_FN void rondo_lean_recv(const struct rondo_batch_head *head, const struct 
 RONDO_FN bool rondo_stream_is_lean(const struct rondo_batch_head *head, const struct rondo_stream *stream,
                                    struct rondo_range *range)
 {
-    *range = rondo_transfer_range(rondo_transfers_of(head) + stream->first, stream->channel);
-    return !head->lane.posts && stream->end - stream->first == 1 && stream->kind != RONDO_COPY &&
+    const struct rondo_transfer *first = rondo_transfers_of(head) + stream->first;
+    *range = rondo_transfer_range(first, stream->channel);
+    return !head->lane.posts && stream->end - stream->first == 1 && stream->kind != RONDO_COPY && !first->direct &&
            range->end - range->first <= rondo_threads() && range->end - range->first <= head->fifos.lines / 4;
 }
 

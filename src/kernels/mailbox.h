@@ -253,6 +253,19 @@ RONDO_FN struct rondo_line rondo_line_take(struct rondo_run *run, void *at, uint
     return looked;
 }
 
+/* Waits until a line is there, and leaves it. */
+RONDO_FN void rondo_line_await(struct rondo_run *run, const void *at, unsigned peer)
+{
+    uint64_t since = 0;
+    for (unsigned spins = 1; rondo_line_is_empty(rondo_line_load(at)) && !run->dead; spins++) {
+        rondo_pause(spins);
+        if (spins % RONDO_SPINS_PER_LOOK)
+            continue;
+        since = rondo_wait_look(run->lane, run->work, run->epoch, peer, since, spins);
+        run->dead = since == RONDO_WAIT_OVER;
+    }
+}
+
 /* ---- the lines of the half in use, by number ---- */
 
 RONDO_FN char *rondo_run_line(const struct rondo_run *run, char *mailbox, uint32_t line)

@@ -85,17 +85,8 @@ RONDO_FN void rondo_offers_clear(const struct rondo_run *run, unsigned peer)
 /* Waits until they are there, and leaves them. */
 RONDO_FN void rondo_offers_wait(struct rondo_run *run, unsigned peer)
 {
-    uint64_t since = 0;
-    for (unsigned l = 0; l < RONDO_OFFER_LINES; l++) {
-        const void *at = rondo_offer_at(run, l, peer, run->lane->rank);
-        for (unsigned spins = 1; rondo_line_is_empty(rondo_line_load(at)) && !run->dead; spins++) {
-            rondo_pause(spins);
-            if (spins % RONDO_SPINS_PER_LOOK)
-                continue;
-            since = rondo_wait_look(run->lane, run->work, run->epoch, peer, since, spins);
-            run->dead = since == RONDO_WAIT_OVER;
-        }
-    }
+    for (unsigned l = 0; l < RONDO_OFFER_LINES; l++)
+        rondo_line_await(run, rondo_offer_at(run, l, peer, run->lane->rank), peer);
 }
 
 /* What an offer of `peer`, two words, is to this rank; NULL: nothing. */
@@ -116,6 +107,13 @@ RONDO_FN unsigned rondo_offer_number(const struct rondo_exports *exports, bool a
     return number;
 }
 
+/* An offer's words. */
+RONDO_FN void rondo_offer_words(unsigned number, uint64_t at, uint32_t *w)
+{
+    w[0] = number << 16 | (uint32_t)(at >> 32);
+    w[1] = (uint32_t)at;
+}
+
 /* One thread offers to all: what it reads of the host's doing must be the same for every peer. Returns whether something that is
  * needed is lacking: then nothing is offered. */
 RONDO_FN bool rondo_direct_offer(const struct rondo_run *run, const struct rondo_export_args *args, unsigned collective)
@@ -131,8 +129,9 @@ RONDO_FN bool rondo_direct_offer(const struct rondo_run *run, const struct rondo
                        (collective == RONDO_ALL_TO_ALL && rondo_in_place(collective, run));
     if (lacks)
         send = recv = RONDO_EXPORT_NONE;
-    const struct rondo_offers offers = {{send << 16 | (uint32_t)(args->send_at >> 32), (uint32_t)args->send_at,
-                                         recv << 16 | (uint32_t)(args->recv_at >> 32), (uint32_t)args->recv_at}};
+    struct rondo_offers offers;
+    rondo_offer_words(send, args->send_at, offers.w);
+    rondo_offer_words(recv, args->recv_at, offers.w + 2);
     for (unsigned d = 1; d < lane->ranks && !run->dead; d++)
         rondo_offers_store(run, rondo_peer_after(lane->rank, d, lane->ranks), offers);
     return lacks;

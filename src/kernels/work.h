@@ -98,8 +98,8 @@ enum { RONDO_EXPORTS_MAX = 512, RONDO_EXPORT_NONE = 0x7fff };
 
 struct rondo_exports {
     uint32_t usable[RONDO_EXPORTS_MAX]; /* this rank's memory of that number can be reached by all peers */
-    uint32_t ran;                       /* direct works that block 0 has run, for the log and for tests */
-    uint32_t unused;                    /* what follows is a word of 64 bits */
+    uint32_t ran; /* direct works that block 0 has run, and ends of messages on channel 0, for the log and for tests */
+    uint32_t unused; /* what follows is a word of 64 bits */
 };
 
 /* A work's buffers, as places in such memory; RONDO_EXPORT_NONE: in none. */
@@ -133,10 +133,10 @@ struct rondo_lane_args {
 
 /* The same for its FIFOs; only launches that may have transfers carry it. */
 struct rondo_fifo_args {
-    uint32_t *positions;           /* own, device memory: rondo_fifo_position */
-    uint64_t fifos_at, credits_at; /* bytes from the mailbox's beginning, the same on all ranks */
-    uint32_t lines;                /* of one FIFO: a power of two */
-    uint32_t channels;             /* FIFOs of a direction between two ranks */
+    uint32_t *positions;                          /* own, device memory: rondo_fifo_position */
+    uint64_t fifos_at, credits_at, handshakes_at; /* bytes from the mailbox's beginning, the same on all ranks */
+    uint32_t lines;                               /* of one FIFO: a power of two */
+    uint32_t channels;                            /* FIFOs of a direction between two ranks */
 };
 
 /* One task's share of a launch. A work's lines in the mailbox are `line0 + slot * step_lines + i`, where a slot is one
@@ -171,12 +171,17 @@ enum rondo_transfer_kind { RONDO_SEND, RONDO_RECV, RONDO_COPY };
 
 /* One message to or from a peer, or a copy within the rank. */
 struct rondo_transfer {
-    void *buffer;     /* a send's is only read */
-    const void *from; /* of a copy */
+    void *buffer; /* a send's is only read */
+    union {
+        const void *from; /* of a copy */
+        uint64_t at;      /* of a receive that may be direct: the buffer's place, below 2^48, in exported memory */
+    };
     uint64_t bytes;
     uint64_t share;  /* lines on each FIFO channel: the c-th has lines c * share … of the message */
     uint8_t element; /* bytes of an element, to which the pointers are aligned */
     uint8_t aligned; /* they allow whole lines */
+    uint8_t direct;  /* the message goes directly if its receiver offers so; by its size, so its ends agree */
+    uint16_t number; /* of that memory; RONDO_EXPORT_NONE: in none */
 };
 
 /* Transfers first … end - 1 of the launch, which all have the same peer and direction. Block block0 + c runs what of them lies
@@ -257,12 +262,12 @@ struct rondo_selftest_args {
 #define RONDO_BOTH static inline
 #endif
 
-/* Rows of tokens, see enum rondo_token_kind. */
-enum { RONDO_SELFTEST_ROW = 3, RONDO_TOKEN_ROWS = 14 };
+/* Rows of tokens, see enum rondo_token_kind; kinds of handshakes, see enum rondo_handshake_kind. */
+enum { RONDO_SELFTEST_ROW = 3, RONDO_TOKEN_ROWS = 14, RONDO_HANDSHAKE_KINDS = 2 };
 
 /* A lane's part of the mailbox, in bytes from its beginning: two halves of lines and an escape byte for each line; token
- * lines, RONDO_TOKEN_ROWS for each sender of a line for each of a launch's blocks; FIFOs and an escape byte for each of their lines; credits; two bulk
- * halves. */
+ * lines, RONDO_TOKEN_ROWS for each sender of a line for each of a launch's blocks; FIFOs and an escape byte for each of their lines; credits;
+ * handshakes, lines of each kind for each sender of a line for each FIFO channel; two bulk halves. */
 RONDO_BOTH uint64_t rondo_mailbox_escapes_at(uint32_t half_lines, unsigned line_bytes)
 {
     return 2ull * half_lines * line_bytes;
@@ -281,9 +286,14 @@ RONDO_BOTH uint64_t rondo_mailbox_credits_at(uint64_t fifos_at, uint64_t lines, 
 {
     return (fifos_at + lines * (line_bytes + 1) + 255) / 256 * 256;
 }
-RONDO_BOTH uint64_t rondo_mailbox_bulk_at(uint64_t credits_at, unsigned ranks, unsigned fifo_channels)
+RONDO_BOTH uint64_t rondo_mailbox_handshakes_at(uint64_t credits_at, unsigned ranks, unsigned fifo_channels)
 {
-    return (credits_at + 4ull * ranks * fifo_channels + 4095) / 4096 * 4096;
+    return (credits_at + 4ull * ranks * fifo_channels + 255) / 256 * 256;
+}
+/* `lines`: of all handshakes of a lane in one rank's mailbox. */
+RONDO_BOTH uint64_t rondo_mailbox_bulk_at(uint64_t handshakes_at, uint64_t lines, unsigned line_bytes)
+{
+    return (handshakes_at + lines * line_bytes + 4095) / 4096 * 4096;
 }
 RONDO_BOTH uint64_t rondo_mailbox_bytes(uint64_t bulk_at, uint32_t bulk_lines, unsigned line_bytes)
 {

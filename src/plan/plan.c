@@ -368,7 +368,7 @@ static void plan_batch(struct rondo_group_plan *plan, size_t count, bool message
     head->transfers_at = (uint16_t)at;
     launch->messages = 0;
     if (messages)
-        ends = rondo_plan_transfers(plan, start, &at, head, &launch->messages, &message_threads);
+        ends = rondo_plan_transfers(plan, start, &at, launch, &message_threads);
 
     if (launch->steps <= 1 && !bulk && message_threads > launch->threads) /* they need not match the peers' then */
         launch->threads = message_threads;

@@ -57,7 +57,7 @@ struct rondo_plan_launch {
     uint32_t steps;    /* by which the lane's epoch advances */
     unsigned works;    /* tasks of the group that the launch covers */
     unsigned messages; /* and messages */
-    bool direct;       /* `exports` of args.single are to be filled in */
+    bool direct; /* buffers of its ops may be reached directly, if their places in exported memory are filled in */
     size_t args_bytes; /* that are in use */
     union {
         struct rondo_lane_args lane; /* which all of them begin with */

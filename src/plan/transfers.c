@@ -78,11 +78,14 @@ static unsigned put_transfers(const struct rondo_group_plan *plan, struct run ro
         const uint64_t total = (message->bytes + limits->line_bytes - 1) / limits->line_bytes;
         memset(transfers, 0, sizeof *transfers);
         transfers->buffer = message->buffer;
-        transfers->from = message->from;
+        if (message->kind == RONDO_COPY)
+            transfers->from = message->from;
         transfers->bytes = message->bytes;
         transfers->share = rondo_fifo_share(message->bytes, limits->line_bytes, limits->fifo_channels);
         transfers->element = message->element;
         transfers->aligned = (bits & (limits->line_bytes - 1)) == 0;
+        transfers->direct = message->kind != RONDO_COPY && message->bytes >= limits->messages_direct_from;
+        transfers->number = RONDO_EXPORT_NONE;
         const unsigned used = (unsigned)((total + transfers->share - 1) / transfers->share);
         channels = used > channels ? used : channels;
         *lines += transfers->share;
@@ -98,8 +101,17 @@ static unsigned threads_for(const struct rondo_limits *limits, uint64_t lines)
     return threads < limits->max_threads ? threads : limits->max_threads;
 }
 
-unsigned rondo_plan_transfers(struct rondo_group_plan *plan, char *start, size_t *at, struct rondo_batch_head *head,
-                              unsigned *messages, unsigned *threads)
+/* Whether peers may reach a buffer of these, which are of one kind. */
+static bool any_direct(unsigned kind, const struct rondo_transfer *transfers, size_t count)
+{
+    bool any = false;
+    for (size_t t = 0; t < count && kind == RONDO_RECV; t++)
+        any |= transfers[t].direct;
+    return any;
+}
+
+unsigned rondo_plan_transfers(struct rondo_group_plan *plan, char *start, size_t *at, struct rondo_plan_launch *launch,
+                              unsigned *threads)
 {
     const size_t quota = round_size(plan->limits);
     struct rondo_transfer *transfers = (struct rondo_transfer *)(start + *at);
@@ -124,16 +136,17 @@ unsigned rondo_plan_transfers(struct rondo_group_plan *plan, char *start, size_t
                                                .block0 = (uint16_t)blocks,
                                                .kind = message->kind,
                                                .channels = (uint8_t)channels};
+        launch->direct |= any_direct(message->kind, transfers + count, round.end - round.first);
         blocks += channels;
         count += round.end - round.first;
         most = lines > most ? lines : most;
     }
     plan->messages_done += quota;
     *at += count * sizeof *transfers;
-    head->ends_at = (uint16_t)*at;
+    launch->args.batch.head.ends_at = (uint16_t)*at;
     memcpy(start + *at, ends, end_count * sizeof *ends);
     *at += end_count * sizeof *ends;
-    *messages = (unsigned)count;
+    launch->messages = (unsigned)count;
     *threads = count ? threads_for(plan->limits, most) : 0;
     return blocks;
 }

@@ -7,9 +7,9 @@
 /* By kind and peer, otherwise in order. */
 void rondo_messages_sort(struct rondo_message *messages, size_t count);
 
-/* Writes the next round's transfers and ends into the arguments, from start + *at on, and moves *at behind them. Returns the number
- * of blocks; how many messages they run, and how many threads suit them. */
-unsigned rondo_plan_transfers(struct rondo_group_plan *plan, char *start, size_t *at, struct rondo_batch_head *head,
-                              unsigned *messages, unsigned *threads);
+/* Writes the next round's transfers and ends into the launch's arguments, a batch's, from start + *at on, and moves *at behind them.
+ * Says how many messages the launch has, and whether they are direct. Returns the number of blocks; how many threads suit them. */
+unsigned rondo_plan_transfers(struct rondo_group_plan *plan, char *start, size_t *at, struct rondo_plan_launch *launch,
+                              unsigned *threads);
 
 #endif

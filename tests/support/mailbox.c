@@ -18,7 +18,7 @@ static bool all_are(const char *mailbox, uint64_t from, uint64_t to, uint32_t wo
 }
 
 struct places {
-    uint64_t escapes, tokens, selftest, selftest_end, fifos, fifo_escapes, credits;
+    uint64_t escapes, tokens, selftest, selftest_end, fifos, fifo_escapes, credits, handshakes, handshakes_end;
 };
 
 static struct places places_of(const struct rondo_limits *limits)
@@ -34,6 +34,9 @@ static struct places places_of(const struct rondo_limits *limits)
     p.fifos = rondo_mailbox_fifos_at(half, line, limits->ranks);
     p.fifo_escapes = p.fifos + lines * line;
     p.credits = rondo_mailbox_credits_at(p.fifos, lines, line);
+    p.handshakes = rondo_mailbox_handshakes_at(p.credits, limits->ranks, limits->fifo_channels);
+    p.handshakes_end =
+        p.handshakes + (uint64_t)RONDO_HANDSHAKE_KINDS * (limits->ranks - 1) * limits->fifo_channels * line;
     return p;
 }
 
@@ -47,6 +50,7 @@ bool mailbox_at_rest(const struct rondo_limits *limits, const char *mailbox)
            (limits->posts || all_are(mailbox, p.escapes, p.escapes + 2ull * limits->half_lines, 0)) &&
            all_are(mailbox, p.tokens, p.selftest, RONDO_EMPTY_WORD) &&
            all_are(mailbox, p.selftest_end, p.fifos, RONDO_EMPTY_WORD) &&
+           all_are(mailbox, p.handshakes, p.handshakes_end, RONDO_EMPTY_WORD) &&
            all_are(mailbox, p.fifos, p.fifo_escapes, RONDO_EMPTY_WORD) &&
            (limits->posts || all_are(mailbox, p.fifo_escapes, p.fifo_escapes + fifo_lines, 0));
 }
