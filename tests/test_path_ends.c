@@ -118,6 +118,7 @@ static int aborted_in_copies(struct rig *rig)
     __atomic_store_n(&faults.stalled, rig->rank == 0, __ATOMIC_RELEASE);
     for (int i = 0; i < 5; i++)
         RIG_OK(rondoAllReduce(a, a, COUNT, rondoFloat, rondoMax, rig->comm, rig->stream));
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing"); /* all have called before one aborts */
     const uint64_t start = rondo_now_ns();
     usleep(100000);
     if (rig->rank) {
