@@ -52,6 +52,7 @@ Test(describe, unpacks_what_the_plan_packs)
                                       .min_channels = 1,
                                       .max_channels = 32,
                                       .max_threads = 512,
+                                      .kernel_threads = 512,
                                       .max_per_thread = 4,
                                       .forced_algo = -1,
                                       .check = draw_below(&draw, 2)};

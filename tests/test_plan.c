@@ -19,6 +19,7 @@ static struct rondo_limits gpu_limits(unsigned ranks)
                                   .min_channels = 1,
                                   .max_channels = 128,
                                   .max_threads = 512,
+                                  .kernel_threads = 512,
                                   .max_per_thread = 4,
                                   .half_lines = 8192 * 32,
                                   .bulk_lines = 8192 * 64,
@@ -87,6 +88,24 @@ static void check_work(const struct rondo_limits *limits, const struct rondo_pla
         cr_assert_geq(work->step_lines, limits->ranks);
     if (work->steps > 1)
         cr_assert_eq(work->step_lines % (work->channels * launch->threads), 0);
+}
+
+/* Whatever has all blocks that it may have leaves room for another one like it, on devices with that many multiprocessors. */
+Test(plan, leaves_room_for_two_launches)
+{
+    static const unsigned processors[] = {132, 108, 148, 78, 66};
+    for (size_t i = 0; i < sizeof processors / sizeof *processors; i++)
+        for (unsigned channels = 1; channels <= processors[i] && channels <= RONDO_MAX_CHANNELS; channels++) {
+            struct rondo_limits limits = {.max_channels = channels, .max_threads = 512, .kernel_threads = 512};
+            rondo_limits_share(&limits, processors[i]);
+            const unsigned in_a_processor = 65536 / RONDO_MAX_REGISTERS / limits.max_threads;
+            cr_assert(2 * channels <= processors[i] * in_a_processor || limits.max_threads == 128,
+                      "%u blocks of %u threads on %u processors", channels, limits.max_threads, processors[i]);
+            cr_assert(limits.max_threads == 512 || 4 * limits.max_threads * channels > processors[i] * 512,
+                      "%u blocks of %u threads could have more on %u processors", channels, limits.max_threads,
+                      processors[i]);
+            cr_assert_eq(limits.max_threads * limits.max_per_thread, 2048);
+        }
 }
 
 Test(plan, covers_any_size_within_the_mailbox)

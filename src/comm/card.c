@@ -28,6 +28,7 @@ void rondo_card_fill(const struct rondoComm *comm, struct rondo_card *card)
     card->ordinal = comm->info.ordinal;
     card->line_bytes = comm->info.line_bytes;
     card->threads = comm->info.default_threads;
+    card->processors = comm->info.processors;
     card->min_ctas = comm->config.min_ctas;
     card->max_ctas = comm->config.max_ctas;
     card->buffer_kib = comm->config.buffer_kib;

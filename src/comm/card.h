@@ -14,7 +14,7 @@ struct rondo_card {
     uint8_t uuid[16];
     char bus_id[24];
     int32_t ordinal;
-    int32_t line_bytes, threads;
+    int32_t line_bytes, threads, processors;
     int32_t min_ctas, max_ctas, buffer_kib, shared_device, graph_lanes;
     int32_t forced; /* by RONDO_ALGO, RONDO_PROTO and RONDO_THREADS, to be compared */
     int32_t capability, check;

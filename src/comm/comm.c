@@ -60,10 +60,16 @@ static void set_limits(struct rondo_making *m)
     limits->min_channels = (unsigned)comm->config.min_ctas;
     limits->max_channels = (unsigned)comm->config.max_ctas;
     limits->max_threads = (unsigned)comm->info.default_threads;
-    for (int r = 0; r < comm->ranks; r++)
+    int processors = m->cards[0].processors;
+    for (int r = 0; r < comm->ranks; r++) {
         if ((unsigned)m->cards[r].threads < limits->max_threads)
             limits->max_threads = (unsigned)m->cards[r].threads;
-    limits->max_per_thread = limits->max_threads == 1 ? 1u << 20 : 4;
+        processors = m->cards[r].processors < processors ? m->cards[r].processors : processors;
+    }
+    limits->kernel_threads = limits->max_threads;
+    limits->max_per_thread = 1u << 20;
+    if (limits->max_threads > 1)
+        rondo_limits_share(limits, (unsigned)processors);
     limits->forced_algo = forced_algo();
     limits->check = env->check != 0;
     limits->forced_threads = env->threads > 0 ? (unsigned)env->threads : 0;

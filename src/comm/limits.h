@@ -22,7 +22,8 @@ struct rondo_limits {
     unsigned lanes; /* in all */
     unsigned line_bytes;
     unsigned min_channels, max_channels;
-    unsigned max_threads;    /* of a block */
+    unsigned max_threads;    /* of a block, unless somebody says otherwise */
+    unsigned kernel_threads; /* of a block, whatever is said */
     unsigned max_per_thread; /* lines of a slot that one thread handles in one step */
     uint32_t half_lines;     /* of a mailbox half */
     uint32_t bulk_lines;     /* of a bulk half */
@@ -44,6 +45,10 @@ struct rondo_limits {
 
 /* Sets two_shot_from to what is built in, for `ranks` ranks. */
 void rondo_limits_preset(struct rondo_limits *limits);
+
+/* Lowers max_threads, and raises max_per_thread as much, so that two launches of most blocks fit on a device of so many
+ * multiprocessors together. */
+void rondo_limits_share(struct rondo_limits *limits, unsigned processors);
 
 /* Sets what depends on how large a mailbox is: `bytes` are those of one half of one lane's. All of a comm's mailboxes of the
  * default size are to stay below 64 MiB on up to 4 ranks. */

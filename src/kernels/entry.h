@@ -231,12 +231,12 @@ RONDO_FN void rondo_part_run(struct rondo_form form, const struct rondo_part *pa
             rondo_last_step_send(run, steps);
         rondo_part_deliver(form, part, run, step - lag);
         if (step == lag && !part->tokens)
-            rondo_trace_first(run);
+            rondo_launch_heard(run);
     }
     rondo_last_step_take(run, steps);
     if (part->tokens) {
         rondo_tokens_take(run, RONDO_TOKENS_OF_HALF);
-        rondo_trace_first(run);
+        rondo_launch_heard(run);
     }
 }
 
@@ -258,7 +258,7 @@ RONDO_FN void rondo_bulk_deliver(struct rondo_form form, struct rondo_run *run, 
 {
     rondo_bulk_hear(run, RONDO_TOKENS_OF_PUSHES, step);
     if (step == 0)
-        rondo_trace_first(run);
+        rondo_launch_heard(run);
     if (form.any)
         run->dead = rondo_deliver_any(*run, step);
     else
@@ -307,7 +307,7 @@ RONDO_FN void rondo_single_steps(struct rondo_form form, const struct rondo_sing
     const unsigned collective = form.any ? work->collective : form.collective;
     const bool rooted = collective == RONDO_BROADCAST || collective == RONDO_REDUCE;
     const struct rondo_part part = {work, {0, 0}, work->steps, work->steps == 1 && rooted && rondo_block() == 0};
-    struct rondo_run run = rondo_launch_begin(&args->lane, work);
+    struct rondo_run run = rondo_launch_begin_any(&args->lane, work);
     rondo_launch_mark(&run);
     if (!form.direct || !work->direct ||
         !rondo_direct_run(form.how, form.wide, form.collective, form.dtype, form.op, form.element, &args->exports,
@@ -405,7 +405,7 @@ RONDO_FN void rondo_transfers_body(const struct rondo_batch_head *head)
             rondo_lean_recv(head, &stream, range);
         return;
     }
-    struct rondo_run run = rondo_launch_begin(&head->lane, NULL);
+    struct rondo_run run = rondo_launch_begin_any(&head->lane, NULL);
     rondo_launch_check(&run);
     rondo_launch_trace(&run);
     rondo_end_run(head, &run, &stream);
@@ -449,7 +449,7 @@ RONDO_CALL void rondo_batch_check(const struct rondo_batch_head *head, struct ro
 
 RONDO_FN void rondo_batch_body(const struct rondo_batch_head *head)
 {
-    struct rondo_run run = rondo_launch_begin(&head->lane, NULL);
+    struct rondo_run run = rondo_launch_begin_any(&head->lane, NULL);
     rondo_launch_mark(&run);
     if (head->signature && rondo_block() == 0)
         rondo_batch_check(head, run);

@@ -16,9 +16,9 @@
 #ifndef RONDO_KERNELS_FIFO_H
 #define RONDO_KERNELS_FIFO_H
 
+#include "kernels/launch.h"
 #include "kernels/mailbox.h"
 #include "kernels/post.h"
-#include "kernels/trace.h"
 #include "kernels/user.h"
 
 /* What one block runs: transfers first … end - 1, as far as they lie on one FIFO channel. */
@@ -223,7 +223,7 @@ RONDO_FN void rondo_fifo_recv(const struct rondo_batch_head *head, struct rondo_
             rondo_user_store(t->element, t->aligned, t->buffer, t->bytes, cursor.range.first + (s - cursor.base), line);
         }
         if (from == 0)
-            rondo_trace_first(run);
+            rondo_launch_heard(run);
         if (passes) {
             if (rondo_barrier_any(run->dead))
                 break;

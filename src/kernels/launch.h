@@ -13,14 +13,13 @@
  * its start, or in a long wait (rondo_wait_look). On GPUs two of one capture (two executables of a graph) that start within
  * some 0.2 ms of each other, before either has marked, are ended by the timeout only, if there is one. Marking at the start of
  * every launch would cost 0.1 us, by an atomic exchange 0.3 us (1 KiB on two H200s, docs/decisions/0003). */
-RONDO_FN struct rondo_run rondo_launch_begin(const struct rondo_lane_args *lane, const struct rondo_work *work)
+RONDO_FN struct rondo_run rondo_launch_open(const struct rondo_lane_args *lane, const struct rondo_work *work)
 {
     struct rondo_channel *channel = rondo_own_channel(lane);
     struct rondo_run run;
     uint32_t words[4];
     const bool own = rondo_block() < RONDO_MAX_CHANNELS; /* else the mark is another block's */
     uint32_t other = 0;
-    rondo_launch_early();
     rondo_launch_wait();
     /* The host device marks at once, for nothing: there an overlap cannot be missed, and who tears a comm down never
      * takes a launch for idle that was preempted before its mark. */
@@ -38,6 +37,35 @@ RONDO_FN struct rondo_run rondo_launch_begin(const struct rondo_lane_args *lane,
     if (RONDO_PLACE_IS_FIXED)
         rondo_trace_begin(&run);
     return run;
+}
+
+/* A small launch lets the next one take its place on the device at once. */
+RONDO_FN struct rondo_run rondo_launch_begin(const struct rondo_lane_args *lane, const struct rondo_work *work)
+{
+    rondo_launch_early();
+    return rondo_launch_open(lane, work);
+}
+
+/* A large one lets it do so when it has heard from its peers, for it will come to its end then, whatever waits for a place. Until then
+ * two launches of a lane, the one waiting for peers and the other for it, would take the place that those of other lanes and comms
+ * need, for which the peers may wait: comm/comm.c sees to it that there is place for two lanes with one launch each. */
+RONDO_FN bool rondo_launch_is_large(void)
+{
+    return rondo_blocks() * rondo_threads() > RONDO_LARGE_LAUNCH_THREADS;
+}
+
+RONDO_FN struct rondo_run rondo_launch_begin_any(const struct rondo_lane_args *lane, const struct rondo_work *work)
+{
+    if (!rondo_launch_is_large())
+        rondo_launch_early();
+    return rondo_launch_open(lane, work);
+}
+
+RONDO_FN void rondo_launch_heard(const struct rondo_run *run)
+{
+    if (rondo_launch_is_large())
+        rondo_launch_early();
+    rondo_trace_first(run);
 }
 
 /* The record of a launch begins: in one that has little to do, behind rondo_launch_check. */

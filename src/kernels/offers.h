@@ -157,7 +157,7 @@ RONDO_FN bool rondo_direct_agree(struct rondo_run *run, const struct rondo_expor
     run->dead = rondo_barrier_any(run->dead);
     if (run->dead)
         return false;
-    rondo_trace_first(run);
+    rondo_launch_heard(run);
     reached->recv[0] = (char *)work->recv;
     RONDO_UNROLL
     for (unsigned d = 1; d < ranks; d++) {

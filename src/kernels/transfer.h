@@ -128,7 +128,7 @@ RONDO_CALL enum rondo_message_end rondo_message_recv(const struct rondo_batch_he
     }
     if (rondo_barrier_any(run.dead))
         return RONDO_MESSAGE_DEAD;
-    rondo_trace_first(&run);
+    rondo_launch_heard(&run);
     return RONDO_MESSAGE_DONE;
 }
 

@@ -7,8 +7,10 @@
 #include <stdint.h>
 
 enum {
-    RONDO_MAX_CHANNELS = 128, /* thread blocks of a launch that run exchanges */
-    RONDO_MAX_THREADS = 512,  /* threads of a block */
+    RONDO_MAX_CHANNELS = 128,           /* thread blocks of a launch that run exchanges */
+    RONDO_MAX_THREADS = 512,            /* threads of a block */
+    RONDO_MAX_REGISTERS = 128,          /* of a thread: all that a multiprocessor has, for that many threads */
+    RONDO_LARGE_LAUNCH_THREADS = 16384, /* a launch of more in all is large: see kernels/launch.h */
     RONDO_ARG_PEERS = 8,     /* peers whose mailboxes are named in the arguments; beyond it a table in memory is read */
     RONDO_BATCH_WORKS = 200, /* most works of a launch: their numbers are bytes, and they leave room for transfers */
     RONDO_SMALL_BYTES = 1024,  /* arguments of a launch of transfers alone */

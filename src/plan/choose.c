@@ -46,9 +46,10 @@ struct rondo_shape rondo_choose_shape(const struct rondo_limits *limits, unsigne
         most = clamp(rule->channels, limits->min_channels, limits->max_channels);
     while (threads < limits->max_threads && threads * most < span)
         threads *= 2;
-    if (rule && rule->threads)
-        threads = rule->threads;
-    shape.threads = (unsigned)clamp(limits->forced_threads ? limits->forced_threads : threads, 1, limits->max_threads);
+    threads = clamp(threads, 1, limits->max_threads);
+    if (limits->forced_threads || (rule && rule->threads))
+        threads = clamp(limits->forced_threads ? limits->forced_threads : rule->threads, 1, limits->kernel_threads);
+    shape.threads = (unsigned)threads;
     shape.channels = (unsigned)clamp((span + shape.threads - 1) / shape.threads, limits->min_channels, most);
     return shape;
 }
