@@ -305,6 +305,38 @@ Test(comm, config_that_is_none_or_out_of_bounds_is_refused_by_name)
     BOUNDS(bufferKiB, 63, 65537, -1, INT_MAX);
     BOUNDS(sharedDevice, -1, 2);
     BOUNDS(graphLanes, 0, -1, 17);
+    BOUNDS(ctaPolicy, -1, 2);
+}
+
+/* On a device that would take 128 blocks. */
+static int most_ctas(rondoConfig_t user)
+{
+    const struct rondo_device_info info = {.default_ctas = 128, .default_buffer_kib = 64};
+    struct rondo_config config;
+    cr_assert_eq(rondo_config_read(&user, &config), rondoSuccess);
+    cr_assert_eq(rondo_config_complete(&config, &info), rondoSuccess);
+    return config.max_ctas;
+}
+
+Test(comm, policy_of_blocks_gives_way_to_numbers_of_blocks)
+{
+    rondoConfig_t config = RONDO_CONFIG_INITIALIZER;
+    cr_expect_eq(most_ctas(config), 128);
+    config.ctaPolicy = RONDO_CTA_POLICY_EFFICIENCY;
+    cr_expect_eq(most_ctas(config), 16);
+    config.minCTAs = 24;
+    cr_expect_eq(most_ctas(config), 24);
+    config.maxCTAs = 40;
+    cr_expect_eq(most_ctas(config), 40);
+}
+
+Test(comm, policy_of_blocks_comes_from_the_environment_too)
+{
+    rondoConfig_t config = RONDO_CONFIG_INITIALIZER;
+    setenv("RONDO_CTA_POLICY", "1", 1);
+    cr_expect_eq(most_ctas(config), 16);
+    config.ctaPolicy = RONDO_CTA_POLICY_DEFAULT;
+    cr_expect_eq(most_ctas(config), 128);
 }
 
 static int configured(struct rig *rig)

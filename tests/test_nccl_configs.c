@@ -1,8 +1,10 @@
 /* NCCL's configs, of all its versions, as the drop-in reads them. */
+#include "common/env.h"
 #include "nccl/config.h"
 #include "support/nccl_config.h"
 
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct {
@@ -45,6 +47,11 @@ Test(nccl_configs, say_what_they_say_but_for_what_their_version_did_not_have)
     cr_expect_eq(read.minCTAs, 2);
     cr_expect_eq(read.maxCTAs, 128);
     cr_expect_str_eq(read.commName, "name");
+    for (int policy = 0; policy <= 2; policy++) { /* as many blocks as are fastest, few, none */
+        config.CTAPolicy = policy;
+        cr_assert_eq(rondo_nccl_config(&config, &read), rondoSuccess);
+        cr_expect_eq(read.ctaPolicy, policy ? RONDO_CTA_POLICY_EFFICIENCY : RONDO_CTA_POLICY_DEFAULT);
+    }
     config.version = 21700; /* a larger struct than the version's */
     config.commName = (const char *)8;
     config.CTAPolicy = 77;
@@ -53,6 +60,17 @@ Test(nccl_configs, say_what_they_say_but_for_what_their_version_did_not_have)
     config = config_of(24000, sizeof config);
     config.size += 64; /* a later version's */
     cr_expect_eq(rondo_nccl_config(&config, &read), rondoSuccess);
+}
+
+Test(nccl_configs, give_way_to_the_environments_policy_of_blocks)
+{
+    ncclConfig_t config = config_of(22809, sizeof config);
+    rondoConfig_t read;
+    config.CTAPolicy = 0;
+    setenv("NCCL_CTA_POLICY", "EFFICIENCY", 1);
+    cr_assert_eq(rondo_env()->cta_policy, 1);
+    cr_assert_eq(rondo_nccl_config(&config, &read), rondoSuccess);
+    cr_expect_eq(read.ctaPolicy, RONDO_CONFIG_UNDEF_INT, "the environment's is taken then");
 }
 
 Test(nccl_configs, that_are_none_are_refused)

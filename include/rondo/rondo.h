@@ -129,13 +129,19 @@ typedef struct {
     const char *commName; /* shown in the log; copied. NULL: none */
     int graphLanes; /* lanes for captured ops (1), up to RONDO_MAX_GRAPH_LANES. Each takes the memory that bufferKiB tells of.
                              Same on all ranks; see rondoCommSetGraphLane */
+    int ctaPolicy; /* RONDO_CTA_POLICY_…, how maxCTAs is chosen where it is not given. Same on all ranks */
 } rondoConfig_t;
+
+/* Values as in NCCL, whose third, no blocks at all, Rondo does not have. */
+#define RONDO_CTA_POLICY_DEFAULT 0 /* as many blocks as are fastest */
+#define RONDO_CTA_POLICY_EFFICIENCY \
+    1 /* 16 at most, for programs that compute meanwhile (figures: docs/decisions/0007) */
 
 #define RONDO_CONFIG_INITIALIZER                                                                                       \
     {                                                                                                                  \
         sizeof(rondoConfig_t), RONDO_CONFIG_MAGIC, RONDO_VERSION_CODE, RONDO_CONFIG_UNDEF_INT, RONDO_CONFIG_UNDEF_INT, \
             RONDO_CONFIG_UNDEF_INT, RONDO_CONFIG_UNDEF_INT, RONDO_CONFIG_UNDEF_INT, RONDO_CONFIG_UNDEF_INT, NULL,      \
-            RONDO_CONFIG_UNDEF_INT                                                                                     \
+            RONDO_CONFIG_UNDEF_INT, RONDO_CONFIG_UNDEF_INT                                                             \
     }
 
 /* The library's version as RONDO_VERSION_CODE. Never fails but on a NULL pointer. */

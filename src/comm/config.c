@@ -6,7 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_CTAS = 128, MIN_BUFFER_KIB = 64, MAX_BUFFER_KIB = 65536, MAX_TIMEOUT_MS = 86400000, BY_DEVICE = -1 };
+enum {
+    MAX_CTAS = 128,
+    FEW_CTAS = 16,
+    MIN_BUFFER_KIB = 64,
+    MAX_BUFFER_KIB = 65536,
+    MAX_TIMEOUT_MS = 86400000,
+    BY_DEVICE = -1
+};
 
 /* One field: the caller's value if there is one, checked; else the preset. */
 static rondoResult_t take(const char *name, int given, int low, int high, long preset, int *value)
@@ -41,6 +48,8 @@ rondoResult_t rondo_config_read(const rondoConfig_t *user, struct rondo_config *
     RONDO_TRY(take("sharedDevice", c.sharedDevice, 0, 1, env->shared_device, &shared));
     config->shared_device = shared;
     RONDO_TRY(take("graphLanes", c.graphLanes, 1, RONDO_MAX_GRAPH_LANES, env->graph_lanes, &config->graph_lanes));
+    RONDO_TRY(take("ctaPolicy", c.ctaPolicy, RONDO_CTA_POLICY_DEFAULT, RONDO_CTA_POLICY_EFFICIENCY, env->cta_policy,
+                   &config->cta_policy));
     config->check_pointers = env->check_pointers;
     if (c.commName)
         snprintf(config->name, sizeof config->name, "%s", c.commName);
@@ -51,8 +60,11 @@ rondoResult_t rondo_config_complete(struct rondo_config *config, const struct ro
 {
     if (config->min_ctas == BY_DEVICE)
         config->min_ctas = 1;
+    int most = info->default_ctas;
+    if (config->cta_policy == RONDO_CTA_POLICY_EFFICIENCY && most > FEW_CTAS)
+        most = FEW_CTAS;
     if (config->max_ctas == BY_DEVICE)
-        config->max_ctas = config->min_ctas > info->default_ctas ? config->min_ctas : info->default_ctas;
+        config->max_ctas = config->min_ctas > most ? config->min_ctas : most;
     if (config->buffer_kib == BY_DEVICE)
         config->buffer_kib = info->default_buffer_kib;
     if (config->min_ctas > config->max_ctas)

@@ -10,6 +10,7 @@
 
 struct rondo_config {
     int min_ctas, max_ctas;
+    int cta_policy;
     int buffer_kib;
     int graph_lanes;
     int timeout_ms;

@@ -71,15 +71,19 @@ static int most(int ctas)
 ncclResult_t rondo_nccl_config(const ncclConfig_t *user, rondoConfig_t *config)
 {
     const struct rondo_env *env = rondo_env();
+    int policy = NCCL_CONFIG_UNDEF_INT;
     *config = (rondoConfig_t)RONDO_CONFIG_INITIALIZER;
     if (user) {
         RONDO_TRY(check(user));
         config->blocking = number(user, offsetof(ncclConfig_t, blocking), 21400);
         config->minCTAs = most(number(user, offsetof(ncclConfig_t, minCTAs), 21700));
         config->maxCTAs = most(number(user, offsetof(ncclConfig_t, maxCTAs), 21700));
+        policy = number(user, offsetof(ncclConfig_t, CTAPolicy), 22700);
         if (has(user, offsetof(ncclConfig_t, commName), sizeof config->commName, NAME_SINCE))
             config->commName = user->commName;
     }
+    if (policy != NCCL_CONFIG_UNDEF_INT && !env->cta_policy) /* no blocks at all: few are what comes nearest */
+        config->ctaPolicy = policy ? RONDO_CTA_POLICY_EFFICIENCY : RONDO_CTA_POLICY_DEFAULT;
     if (env->comm_blocking >= 0)
         config->blocking = (int)env->comm_blocking;
     if (env->min_ctas >= 0)

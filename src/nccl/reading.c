@@ -65,6 +65,14 @@ static const char *read_cumem(const char *text, char *room)
     return strcmp(text, "-2") == 0 ? "1" : text;
 }
 
+static const char *read_policy(const char *text, char *room)
+{
+    (void)room;
+    if (strcmp(text, "0") == 0 || strcasestr(text, "DEFAULT"))
+        return "0";
+    return "1";
+}
+
 static const char *read_algorithm(const char *text, char *room)
 {
     (void)room;
