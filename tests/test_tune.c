@@ -95,7 +95,7 @@ Test(tune, tells_the_line_that_it_cannot_read)
         {HEAD "all_reduce 1 bulk 1M\n", "line 2: \"1\""},
         {HEAD "all_reduce 65 bulk 1M\n", "line 2: \"65\""},
         {HEAD "all_reduce x bulk 1M\n", "line 2: \"x\""},
-        {HEAD "all_reduce 4 ring 1M\n", "line 2: \"ring\""},
+        {HEAD "all_reduce 4 star 1M\n", "line 2: \"ring\""},
         {HEAD "all_reduce 4 bulk 1.5M\n", "line 2: \"1.5M\""},
         {HEAD "all_reduce 4 bulk -1\n", "line 2: \"-1\""},
         {HEAD "all_reduce 4 bulk 99999999999G\n", "line 2: \"99999999999G\""},

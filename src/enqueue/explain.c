@@ -79,7 +79,8 @@ static void describe(const struct rondoComm *comm, const struct explained *op, c
                      rondoChoice_t *choice)
 {
     const struct rondo_work *work = &launch->args.single.work;
-    if (launch->kernel == RONDO_KERNEL_BATCH || launch->kernel == RONDO_KERNEL_LARGE)
+    if (launch->kernel == RONDO_KERNEL_BATCH || launch->kernel == RONDO_KERNEL_LARGE ||
+        launch->kernel == RONDO_KERNEL_RING)
         work = (const struct rondo_work *)((const char *)&launch->args + launch->args.batch.head.works_at);
     choice->algorithm = !op->is_task                      ? "fifo"
                         : op->collective == RONDO_BARRIER ? "tokens"
