@@ -63,20 +63,13 @@ Test(ring_choice, reckons_what_crosses_slow_pairs)
         unsigned collective, width;
         uint64_t flat, ring;
     } cases[] = {
-        {"aabb", RONDO_ALL_REDUCE, 1, 16, 4 + 4},
-        {"aabb", RONDO_ALL_REDUCE, 2, 16, 8 + 4},
-        {"aabb", RONDO_ALL_REDUCE, 4, 16, 16 + 4},
-        {"aaaabbbb", RONDO_ALL_REDUCE, 1, 64, 8 + 8},
-        {"aaaabbbb", RONDO_ALL_REDUCE, 4, 64, 32 + 8},
-        {"aabb", RONDO_REDUCE_SCATTER, 1, 8, 4 + 2},
-        {"aabb", RONDO_REDUCE_SCATTER, 2, 8, 8 + 2},
-        {"aaaabbbb", RONDO_REDUCE_SCATTER, 2, 32, 16 + 4},
-        {"aabb", RONDO_ALL_GATHER, 1, 8, 4},
-        {"aaaabbbb", RONDO_ALL_GATHER, 1, 32, 8},
-        {"aabb", RONDO_BROADCAST, 1, 4 * 8, 4 * 4},
-        {"aabb", RONDO_REDUCE, 1, 5 * 8, 4 * 4 + 2 * 4},
-        {"abab", RONDO_ALL_REDUCE, 1, 16, 3 * 4 + 4},
-        {"abab", RONDO_ALL_GATHER, 1, 8, 4},
+        {"aabb", RONDO_ALL_REDUCE, 1, 16, 4 + 4},      {"aabb", RONDO_ALL_REDUCE, 2, 16, 8 + 4},
+        {"aabb", RONDO_ALL_REDUCE, 4, 16, 16 + 4},     {"aaaabbbb", RONDO_ALL_REDUCE, 1, 64, 8 + 8},
+        {"aaaabbbb", RONDO_ALL_REDUCE, 4, 64, 32 + 8}, {"aabb", RONDO_REDUCE_SCATTER, 1, 8, 4 + 2},
+        {"aabb", RONDO_REDUCE_SCATTER, 2, 8, 8 + 2},   {"aaaabbbb", RONDO_REDUCE_SCATTER, 2, 32, 16 + 4},
+        {"aabb", RONDO_ALL_GATHER, 1, 8, 4},           {"aaaabbbb", RONDO_ALL_GATHER, 1, 32, 8},
+        {"aabb", RONDO_BROADCAST, 1, 4 * 8, 4 * 4},    {"aabb", RONDO_REDUCE, 1, 5 * 8, 4 * 4 + 2 * 4},
+        {"abab", RONDO_ALL_REDUCE, 1, 16, 3 * 4 + 4},  {"abab", RONDO_ALL_GATHER, 1, 8, 4},
         {"aaaa", RONDO_ALL_REDUCE, 1, 0, 0},
     };
     uint8_t costs[RONDO_MAX_RANKS * RONDO_MAX_RANKS];
@@ -149,7 +142,8 @@ static struct rondo_task task_of(unsigned collective, size_t count, unsigned dty
 static void check_fit(const struct rondo_limits *limits, const struct rondo_plan_launch *launch)
 {
     const struct rondo_work *work = &launch->args.ring.work;
-    const uint64_t slot = limits->half_lines / (limits->ranks - 1), bulk_slot = limits->bulk_lines / (limits->ranks - 1);
+    const uint64_t slot = limits->half_lines / (limits->ranks - 1),
+                   bulk_slot = limits->bulk_lines / (limits->ranks - 1);
     const uint64_t tokens = rondo_ring_token_lines(work->collective, work->channels);
     const uint64_t lines = (uint64_t)rondo_ring_kinds(work->collective) * work->channels * RONDO_RING_DEPTH *
                            work->step_lines * rondo_ring_width(work->collective, work->dtype, work->redop);
@@ -235,7 +229,8 @@ Test(ring_choice, leaves_messages_to_the_next_launch)
 {
     const struct rondo_limits limits = limits_of(2, 1 << 20);
     const struct rondo_task task = task_of(RONDO_ALL_GATHER, 1000, RONDO_F32, RONDO_SUM);
-    struct rondo_message message = {.buffer = (void *)0x30000, .bytes = 100, .kind = RONDO_SEND, .element = 4, .peer = 1};
+    struct rondo_message message = {
+        .buffer = (void *)0x30000, .bytes = 100, .kind = RONDO_SEND, .element = 4, .peer = 1};
     struct rondo_group_plan plan = {
         .limits = &limits, .tasks = &task, .task_count = 1, .messages = &message, .message_count = 1};
     struct rondo_plan_launch launch;
