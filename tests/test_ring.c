@@ -331,7 +331,7 @@ Test(ring, runs_with_any_number_of_blocks, .timeout = 300)
 static int odd_payloads(struct rig *rig)
 {
     enum { WORDS = 4096 };
-    static uint32_t words[WORDS], back[WORDS];
+    uint32_t words[WORDS], back[WORDS];
     const struct machine *m = rig->machine;
     uint32_t *send = m->alloc(sizeof words), *recv = m->alloc(sizeof words * (size_t)rig->ranks);
     for (int i = 0; i < WORDS; i++)

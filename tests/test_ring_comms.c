@@ -92,7 +92,7 @@ static int try_large(struct rig *rig, enum item_kind kind)
         item_draw(&item, &draw, rig->ranks, 18);
     while (item.kind != kind || item.count < 60000);
     item_prepare(&item, rig);
-    for (int round = 0; round < 3; round++) {
+    for (int round = 0; round < (RIG_SLOW ? 1 : 3); round++) {
         item_fill(&item, rig);
         RIG_OK(item_issue(&item, rig, rig->comm, rig->stream));
         rig->machine->stream_sync(rig->stream);
@@ -188,6 +188,8 @@ Test(ring_comms, of_fast_and_slow_pairs_work, .timeout = 300)
     way_set(&(struct way){.tail = ""});
     for (size_t i = 0; i < 2 * sizeof mixes / sizeof *mixes; i++) {
         char number[16];
+        if (RIG_SLOW && i % 3)
+            continue;
         snprintf(number, sizeof number, "%zu", i / 2);
         setenv("RONDO_TEST_CASE", number, 1);
         setenv("RONDO_PROTO", i % 2 ? "bulk" : "line", 1);
