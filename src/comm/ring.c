@@ -10,20 +10,27 @@ static unsigned cost_of(const struct rondo_limits *limits, const uint8_t *costs,
     return costs[s * limits->ranks + r];
 }
 
-static unsigned least_cost(const struct rondo_limits *limits, const uint8_t *costs)
+/* The pairs of a comm. Those above the least cost are slow. */
+struct pairs {
+    const struct rondo_limits *limits;
+    const uint8_t *costs;
+    unsigned least;
+};
+
+static struct pairs pairs_of(const struct rondo_limits *limits, const uint8_t *costs)
 {
-    unsigned least = RONDO_RING_FAR;
+    struct pairs pairs = {limits, costs, RONDO_RING_FAR};
     for (unsigned s = 0; s < limits->ranks; s++)
         for (unsigned r = 0; r < limits->ranks; r++)
-            if (s != r && cost_of(limits, costs, s, r) < least)
-                least = cost_of(limits, costs, s, r);
-    return least;
+            if (s != r && cost_of(limits, costs, s, r) < pairs.least)
+                pairs.least = cost_of(limits, costs, s, r);
+    return pairs;
 }
 
 /* 1 if what goes from s to r crosses a slow pair. */
-static uint64_t slow(const struct rondo_limits *limits, const uint8_t *costs, unsigned s, unsigned r)
+static uint64_t slow(const struct pairs *pairs, unsigned s, unsigned r)
 {
-    return s != r && cost_of(limits, costs, s, r) > least_cost(limits, costs);
+    return s != r && cost_of(pairs->limits, pairs->costs, s, r) > pairs->least;
 }
 
 /* ---- the order ---- */
@@ -63,44 +70,47 @@ static void choose_order(struct rondo_limits *limits, const uint8_t *costs)
 
 uint64_t rondo_ring_flat_load(const struct rondo_limits *limits, const uint8_t *costs, unsigned collective)
 {
+    const struct pairs joined = pairs_of(limits, costs);
     const unsigned n = limits->ranks;
     uint64_t pairs = 0;
     for (unsigned s = 0; s < n; s++)
         for (unsigned r = 0; r < n; r++)
-            pairs += slow(limits, costs, s, r);
+            pairs += slow(&joined, s, r);
     switch (collective) {
     case RONDO_ALL_REDUCE: /* a shard, and a result */
         return 2 * pairs;
-    case RONDO_REDUCE:    /* for every root, shards among all, and results to it */
-    case RONDO_BROADCAST: /* for every root, shards from it; from each owner, results to all but it and itself */
-        return collective == RONDO_REDUCE ? (n + 1) * pairs : pairs + (n - 1) * pairs;
+    case RONDO_REDUCE: /* for every root, shards among all, and results to it */
+        return (n + 1) * pairs;
+    case RONDO_BROADCAST: /* for every root, shards from it; from each owner, results to all but the root and itself */
+        return n * pairs;
     default:
         return pairs;
     }
 }
 
 /* What goes out from the rank at a place to both ends crosses all edges of the order: so many of them are slow. */
-static uint64_t spread(const struct rondo_limits *limits, const uint8_t *costs, unsigned place)
+static uint64_t spread(const struct pairs *pairs, unsigned place)
 {
-    const uint8_t *ranks = limits->ring.ranks;
+    const uint8_t *ranks = pairs->limits->ring.ranks;
     uint64_t edges = 0;
-    for (unsigned p = 0; p + 1 < limits->ranks; p++)
-        edges += p < place ? slow(limits, costs, ranks[p + 1], ranks[p]) : slow(limits, costs, ranks[p], ranks[p + 1]);
+    for (unsigned p = 0; p + 1 < pairs->limits->ranks; p++)
+        edges += p < place ? slow(pairs, ranks[p + 1], ranks[p]) : slow(pairs, ranks[p], ranks[p + 1]);
     return edges;
 }
 
 uint64_t rondo_ring_load(const struct rondo_limits *limits, const uint8_t *costs, unsigned collective, unsigned width)
 {
+    const struct pairs joined = pairs_of(limits, costs);
     const unsigned n = limits->ranks, last = n - 1;
     uint64_t up = 0, spreads = 0, from_last = 0;
     for (unsigned r = 0; r < n; r++) {
-        up += r < last ? slow(limits, costs, r, r + 1) : 0;
-        from_last += slow(limits, costs, last, r);
-        spreads += spread(limits, costs, r);
+        up += r < last ? slow(&joined, r, r + 1) : 0;
+        from_last += slow(&joined, last, r);
+        spreads += spread(&joined, r);
     }
     switch (collective) {
     case RONDO_ALL_REDUCE:
-        return n * (up * width + spread(limits, costs, limits->ring.places[last]));
+        return n * (up * width + spread(&joined, limits->ring.places[last]));
     case RONDO_REDUCE_SCATTER:
         return n * up * width + from_last;
     case RONDO_REDUCE: /* for every root */
