@@ -54,7 +54,7 @@ Test(tune, reads_thresholds_and_shapes)
     struct rondo_shape_rule shapes[RONDO_SHAPE_RULES];
     uint64_t from = 77;
     struct loaded loaded = load("# a table\n\n" HEAD "all_reduce 4 two-shot 280001 # a comment\n"
-                                "  all_gather\t8 bulk never\r\nbroadcast 64 direct 3M\n"
+                                "  all_gather\t8 bulk never\r\nbroadcast 64 direct 3M\nreduce 4 ring 5K\n"
                                 "all_reduce 4 shape 0 threads 256 channels any\n"
                                 "all_reduce 4 shape 64K threads any channels 16\n"
                                 "all_reduce 2 shape 1G threads 32 channels 128");
@@ -62,6 +62,7 @@ Test(tune, reads_thresholds_and_shapes)
     cr_expect(rondo_tune_find(loaded.tune, 4, RONDO_ALL_REDUCE, RONDO_TUNE_TWO_SHOT, &from) && from == 280001);
     cr_expect(rondo_tune_find(loaded.tune, 8, RONDO_ALL_GATHER, RONDO_TUNE_BULK, &from) && from == UINT64_MAX);
     cr_expect(rondo_tune_find(loaded.tune, 64, RONDO_BROADCAST, RONDO_TUNE_DIRECT, &from) && from == 3u << 20);
+    cr_expect(rondo_tune_find(loaded.tune, 4, RONDO_REDUCE, RONDO_TUNE_RING, &from) && from == 5u << 10);
     cr_expect(!rondo_tune_find(loaded.tune, 2, RONDO_ALL_REDUCE, RONDO_TUNE_TWO_SHOT, &from));
     cr_expect(!rondo_tune_find(NULL, 4, RONDO_ALL_REDUCE, RONDO_TUNE_TWO_SHOT, &from));
     cr_assert_eq(rondo_tune_shapes(loaded.tune, 4, RONDO_ALL_REDUCE, shapes), 2);
@@ -95,12 +96,13 @@ Test(tune, tells_the_line_that_it_cannot_read)
         {HEAD "all_reduce 1 bulk 1M\n", "line 2: \"1\""},
         {HEAD "all_reduce 65 bulk 1M\n", "line 2: \"65\""},
         {HEAD "all_reduce x bulk 1M\n", "line 2: \"x\""},
-        {HEAD "all_reduce 4 ring 1M\n", "line 2: \"ring\""},
+        {HEAD "all_reduce 4 star 1M\n", "line 2: \"star\" is none of two-shot, bulk, direct, ring and shape"},
         {HEAD "all_reduce 4 bulk 1.5M\n", "line 2: \"1.5M\""},
         {HEAD "all_reduce 4 bulk -1\n", "line 2: \"-1\""},
         {HEAD "all_reduce 4 bulk 99999999999G\n", "line 2: \"99999999999G\""},
         {HEAD "all_reduce 4 bulk 1M 2M\n", "line 2: \"2M\" is too much"},
         {HEAD "all_gather 4 two-shot 1M\n", "line 2: all_gather has no two-shot"},
+        {HEAD "all_to_all 4 ring 1M\n", "line 2: all_to_all does not go round a ring"},
         {HEAD "all_reduce 4 bulk 1M\nall_reduce 4 bulk 1M\n", "line 3: all_reduce of 4 ranks had its bulk before"},
         {HEAD "all_reduce 4 shape 1M\n", "line 2: a shape is"},
         {HEAD "all_reduce 4 shape 1M threads 16 channels 4\n", "line 2: \"16\""},
@@ -154,6 +156,10 @@ static int followed(struct rig *rig)
     RIG_CHECK(choice.channels == 1 && strstr(choice.why, "at most 1 channels (table)"), "%s", choice.why);
     RIG_OK(rondoCommExplain(rig->comm, "all_gather", 1 << 24, rondoUint8, rondoSum, &choice));
     RIG_CHECK(!strstr(choice.why, "table"), "%s", choice.why);
+    RIG_OK(rondoCommExplain(rig->comm, "broadcast", 2048, rondoUint8, rondoSum, &choice));
+    RIG_CHECK(!strcmp(choice.algorithm, "ring") && strstr(choice.why, "ring from 2K (table); "), "%s", choice.why);
+    RIG_OK(rondoCommExplain(rig->comm, "broadcast", 2047, rondoUint8, rondoSum, &choice));
+    RIG_CHECK(strcmp(choice.algorithm, "ring") && strstr(choice.why, "no ring, from 2K (table); "), "%s", choice.why);
     return rig_try(rig, 1);
 }
 
@@ -162,7 +168,7 @@ Test(tune, comms_follow_the_table)
     char path[] = "/tmp/rondo-tune-XXXXXX";
     write_file(path, HEAD "all_reduce 2 two-shot 1K\nall_reduce 2 bulk 4K\nall_reduce 2 direct never\n"
                           "all_reduce 2 shape 0 threads 32 channels any\nall_reduce 2 shape 8K threads any channels 1\n"
-                          "all_gather 3 bulk 1\n");
+                          "all_gather 3 bulk 1\nbroadcast 2 ring 2K\n");
     setenv("RONDO_TUNE_FILE", path, 1);
     cr_expect_eq(rig_run(&(struct rig_options){.ranks = 2}, followed), 0);
     unlink(path);

@@ -352,8 +352,9 @@ RONDO_API rondoResult_t rondoRedOpDestroy(rondoRedOp_t op, rondoComm_t comm);
  * filled; fields that the caller's struct lacks are left out, fields that this library does not know stay as they are. The
  * texts are constants. */
 typedef struct {
-    size_t size;           /* sizeof(rondoChoice_t) of the caller */
-    const char *algorithm; /* "one-shot", "two-shot"; "fifo": made of messages; "tokens": a barrier; "": nothing runs */
+    size_t size; /* sizeof(rondoChoice_t) of the caller */
+    const char *
+        algorithm; /* "one-shot", "two-shot", "ring"; "fifo": made of messages; "tokens": a barrier; "": nothing runs */
     const char *
         protocol; /* what becomes visible whole: "line16" (16 bytes; GPUs), "line8" (8; host device), "bulk" (a block's part of
                               a step); or "". "direct/line16" and its like: from buffer to buffer where all ranks' buffers allow, see

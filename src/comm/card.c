@@ -18,7 +18,7 @@ static int choice_of(const char *forced, const char *const choices[3])
 
 void rondo_card_fill(const struct rondoComm *comm, struct rondo_card *card)
 {
-    static const char *const protos[3] = {"line", "bulk", "direct"}, *const algos[3] = {"oneshot", "twoshot"};
+    static const char *const protos[3] = {"line", "bulk", "direct"}, *const algos[3] = {"oneshot", "twoshot", "ring"};
     const struct rondo_env *env = rondo_env();
     memset(card, 0, sizeof *card);
     card->version = RONDO_VERSION_CODE;
@@ -37,6 +37,7 @@ void rondo_card_fill(const struct rondoComm *comm, struct rondo_card *card)
     card->forced = (int32_t)env->threads * 16 + choice_of(env->proto, protos) * 4 + choice_of(env->algo, algos);
     card->capability = comm->info.capability;
     card->check = env->check != 0;
+    card->numa_node = comm->info.numa_node;
     card->tune = rondo_tune_hash(comm->tune);
     card->mig = comm->info.mig;
     card->shareable = comm->info.shareable && env->cumem_enable;

@@ -18,7 +18,8 @@ struct rondo_card {
     int32_t min_ctas, max_ctas, buffer_kib, shared_device, graph_lanes;
     int32_t forced; /* by RONDO_ALGO, RONDO_PROTO and RONDO_THREADS, to be compared */
     int32_t capability, check;
-    uint64_t tune; /* rondo_tune_hash */
+    int32_t numa_node; /* nearest to the device, -1: not known */
+    uint64_t tune;     /* rondo_tune_hash */
     uint8_t shareable, legacy, mig;
     struct rondo_path_wish wish;
 };

@@ -43,7 +43,9 @@ static int forced_algo(void)
         return RONDO_ONE_SHOT;
     if (!strcmp(algo, "twoshot"))
         return RONDO_TWO_SHOT;
-    rondo_log(RONDO_LOG_WARN, "RONDO_ALGO=%s is neither oneshot nor twoshot; ignored", algo);
+    if (!strcmp(algo, "ring"))
+        return RONDO_RING;
+    rondo_log(RONDO_LOG_WARN, "RONDO_ALGO=%s is not oneshot, twoshot or ring; ignored", algo);
     return -1;
 }
 

@@ -72,6 +72,9 @@ static const char *const collective_names[RONDO_COLLECTIVE_COUNT] = {
     [RONDO_ALL_GATHER] = "all-gather", [RONDO_ALL_TO_ALL] = "all-to-all",         [RONDO_BROADCAST] = "broadcast",
 };
 
+static const char *const algo_names[RONDO_ALGO_COUNT] = {
+    [RONDO_ONE_SHOT] = "one-shot", [RONDO_TWO_SHOT] = "two-shot", [RONDO_RING] = "ring"};
+
 static void signature_text(uint64_t signature, char *text, size_t room)
 {
     struct rondo_signed s;
@@ -159,8 +162,8 @@ static void handle_report(struct rondoComm *comm, unsigned number, const struct 
     if (report->collective < RONDO_COLLECTIVE_COUNT)
         snprintf(where, sizeof where, "in %s (%s, %s, %llu bytes, %s) at epoch %u on channel %u of the %s%s",
                  collective_names[report->collective], dtype_name(report->dtype), redop_name(report->redop),
-                 (unsigned long long)report->bytes, report->algo == RONDO_ONE_SHOT ? "one-shot" : "two-shot",
-                 report->epoch, report->channel, lane, graph);
+                 (unsigned long long)report->bytes, algo_names[report->algo % RONDO_ALGO_COUNT], report->epoch,
+                 report->channel, lane, graph);
     else
         snprintf(where, sizeof where, "in a send, a receive or a barrier, at %u in block %u of the %s%s", report->epoch,
                  report->channel, lane, graph);

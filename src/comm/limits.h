@@ -2,6 +2,7 @@
 #ifndef RONDO_COMM_LIMITS_H
 #define RONDO_COMM_LIMITS_H
 
+#include "kernels/rings.h"
 #include "kernels/work.h"
 
 #include <stdint.h>
@@ -9,7 +10,16 @@
 enum { RONDO_MAX_RANKS = 64, RONDO_SHAPE_RULES = 12 };
 
 /* What a table (comm/tune.h) may set for a collective. */
-enum rondo_tune_key { RONDO_TUNE_TWO_SHOT, RONDO_TUNE_BULK, RONDO_TUNE_DIRECT, RONDO_TUNE_SHAPE, RONDO_TUNE_KEY_COUNT };
+enum rondo_tune_key {
+    RONDO_TUNE_TWO_SHOT,
+    RONDO_TUNE_BULK,
+    RONDO_TUNE_DIRECT,
+    RONDO_TUNE_RING,
+    RONDO_TUNE_SHAPE,
+    RONDO_TUNE_KEY_COUNT
+};
+
+_Static_assert((int)RONDO_MAX_RANKS == (int)RONDO_RING_RANKS, "the order of a ring has a place for every rank");
 
 /* The shape of works whose flows have `from` bytes or more, up to the next rule. */
 struct rondo_shape_rule {
@@ -32,6 +42,10 @@ struct rondo_limits {
     uint64_t bulk_from[RONDO_COLLECTIVE_COUNT]; /* from which on it goes by the bulk protocol */
     uint64_t direct_from[RONDO_COLLECTIVE_COUNT]; /* and by the direct one, where buffers allow */
     uint64_t messages_direct_from;                /* the same for a message between two ranks */
+    uint64_t ring_from[RONDO_COLLECTIVE_COUNT];   /* and round the ring, */
+    uint8_t
+        ring_widest[RONDO_COLLECTIVE_COUNT]; /* if its partial results take no more lines than this for one; 0: never */
+    struct rondo_ring_order ring;
     struct rondo_shape_rule shapes[RONDO_COLLECTIVE_COUNT][RONDO_SHAPE_RULES]; /* by ascending size */
     uint8_t shape_count[RONDO_COLLECTIVE_COUNT];
     uint8_t tuned[RONDO_COLLECTIVE_COUNT]; /* which of these a table has set: bits by enum rondo_tune_key */

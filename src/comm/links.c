@@ -421,6 +421,20 @@ rondoResult_t rondo_links_make(struct rondoComm *comm, const struct rondo_card *
     return rondoSuccess;
 }
 
+/* The order in which rings go, where any may. */
+static void log_ring(const struct rondoComm *comm)
+{
+    const struct rondo_limits *limits = &comm->limits;
+    char text[4 * RONDO_MAX_RANKS] = "";
+    bool any = limits->forced_algo == RONDO_RING;
+    for (unsigned c = 0; c < RONDO_COLLECTIVE_COUNT; c++)
+        any |= limits->ring_widest[c] != 0;
+    for (unsigned p = 0, used = 0; p < limits->ranks; p++)
+        used += (unsigned)snprintf(text + used, sizeof text - used, " %u", limits->ring.ranks[p]);
+    if (any && comm->ranks > 1)
+        rondo_log_info(RONDO_LOG_INIT, "rank %d: rings go by ranks%s", comm->rank, text);
+}
+
 void rondo_links_log(const struct rondoComm *comm, const struct rondo_card *cards)
 {
     const char *device = strcmp(comm->ops->name, "cuda") ? comm->ops->name : "GPU";
@@ -435,4 +449,5 @@ void rondo_links_log(const struct rondoComm *comm, const struct rondo_card *card
                        device, comm->info.ordinal, comm->info.bus_id, r, device, cards[r].ordinal, cards[r].bus_id,
                        comm->limits.max_channels - 1, path);
     }
+    log_ring(comm);
 }

@@ -2,6 +2,7 @@
 
 #include "comm/card.h"
 #include "comm/links_impl.h"
+#include "comm/ring.h"
 #include "comm/tune.h"
 #include "common/env.h"
 #include "common/result.h"
@@ -77,6 +78,42 @@ static uint64_t messages_direct_from(const struct rondoComm *comm, const struct 
     return comm->info.line_bytes == 8 ? 128 << 10 : 1 << 20; /* the host device: it is to be used */
 }
 
+/* From which size on an op goes round the ring where that puts less on slow pairs (ring_widest); reckoned, not measured: where what it
+ * spares them outweighs its hops, see docs/decisions/0008. A table's word is for all its ops, and for any paths: it tells of a
+ * machine that has such pairs. */
+static void tune_ring(struct rondoComm *comm, unsigned collective)
+{
+    struct rondo_limits *limits = &comm->limits;
+    const bool parts = collective == RONDO_REDUCE_SCATTER || collective == RONDO_ALL_GATHER;
+    const uint64_t from = comm->info.line_bytes == 8 ? 128 << 10 : 1 << 20; /* the host device: it is to be used */
+    limits->ring_from[collective] = parts && limits->ranks > 1 ? from / (limits->ranks - 1) : from;
+    if (collective == RONDO_ALL_TO_ALL ||
+        !rondo_tune_find(comm->tune, limits->ranks, collective, RONDO_TUNE_RING, &limits->ring_from[collective]))
+        return;
+    limits->ring_widest[collective] = RONDO_RING_WIDEST;
+    limits->tuned[collective] |= 1u << RONDO_TUNE_RING;
+}
+
+/* What joins a pair, for the ring's order. */
+static enum rondo_ring_cost cost_of(const struct rondo_path *path, const struct rondo_card *sender,
+                                    const struct rondo_card *receiver)
+{
+    const bool far = sender->numa_node >= 0 && receiver->numa_node >= 0 && sender->numa_node != receiver->numa_node;
+    return path->relay ? RONDO_RING_RELAY : !path->host ? RONDO_RING_DEVICE : far ? RONDO_RING_FAR : RONDO_RING_HOST;
+}
+
+static void choose_ring(struct rondoComm *comm, const struct rondo_card *cards)
+{
+    uint8_t costs[RONDO_MAX_RANKS * RONDO_MAX_RANKS] = {0};
+    for (int s = 0; s < comm->ranks; s++)
+        for (int r = 0; r < comm->ranks; r++)
+            if (s != r)
+                costs[s * comm->ranks + r] = (uint8_t)cost_of(rondo_path_of(comm, s, r), &cards[s], &cards[r]);
+    rondo_ring_choose(&comm->limits, costs);
+    for (unsigned c = 0; c < RONDO_COLLECTIVE_COUNT; c++)
+        tune_ring(comm, c);
+}
+
 static void tune(struct rondoComm *comm, const struct rondo_path *slowest, unsigned collective)
 {
     struct rondo_limits *limits = &comm->limits;
@@ -139,6 +176,7 @@ rondoResult_t rondo_paths_choose(struct rondoComm *comm, const struct rondo_card
     for (unsigned c = 0; c < RONDO_COLLECTIVE_COUNT; c++)
         tune(comm, &slowest, c);
     comm->limits.messages_direct_from = messages_direct_from(comm, &slowest);
+    choose_ring(comm, cards);
     rondo_limits_fit(&comm->limits, outboxes && comm->ranks > 2 ? half / ((unsigned)comm->ranks - 1) : half);
     comm->links->mailbox = rondo_lanes_mailbox_bytes(&comm->limits);
     return rondoSuccess;

@@ -38,10 +38,8 @@ static const char *const collectives[RONDO_COLLECTIVE_COUNT] = {
 };
 
 static const char *const keys[RONDO_TUNE_KEY_COUNT] = {
-    [RONDO_TUNE_TWO_SHOT] = "two-shot",
-    [RONDO_TUNE_BULK] = "bulk",
-    [RONDO_TUNE_DIRECT] = "direct",
-    [RONDO_TUNE_SHAPE] = "shape",
+    [RONDO_TUNE_TWO_SHOT] = "two-shot", [RONDO_TUNE_BULK] = "bulk",   [RONDO_TUNE_DIRECT] = "direct",
+    [RONDO_TUNE_RING] = "ring",         [RONDO_TUNE_SHAPE] = "shape",
 };
 
 /* Returns false, for the caller to return. */
@@ -161,9 +159,11 @@ static bool read_rule(struct reader *reader)
     rule.ranks = (uint8_t)ranks;
     rule.key = (uint8_t)index_of(keys, RONDO_TUNE_KEY_COUNT, words[2]);
     if (rule.key == RONDO_TUNE_KEY_COUNT)
-        return fault(reader, "\"%s\" is none of two-shot, bulk, direct and shape", words[2]);
+        return fault(reader, "\"%s\" is none of two-shot, bulk, direct, ring and shape", words[2]);
     if (rule.key == RONDO_TUNE_TWO_SHOT && !has_shards(rule.collective))
         return fault(reader, "%s has no two-shot exchange", words[0]);
+    if (rule.key == RONDO_TUNE_RING && rule.collective == RONDO_ALL_TO_ALL)
+        return fault(reader, "all_to_all does not go round a ring");
     if (!read_size(reader, words[3], &rule.from))
         return false;
     if (rule.key == RONDO_TUNE_SHAPE && !read_shape(reader, &rule))

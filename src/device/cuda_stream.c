@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* The kernels' machine code, a fatbin for each part of the list; made by the build. */
-#define FATBINS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+#define FATBINS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9)
 #define X(unit)    extern const char rondo_fatbin_##unit[];
 FATBINS(X)
 #undef X

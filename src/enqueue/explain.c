@@ -81,7 +81,8 @@ static void describe(const struct rondoComm *comm, const struct explained *op, c
     const struct rondo_batch_head *head = &launch->args.batch.head;
     const struct rondo_work *work = &launch->args.single.work;
     const int line_bytes = (int)comm->limits.line_bytes;
-    if (launch->kernel == RONDO_KERNEL_BATCH || launch->kernel == RONDO_KERNEL_LARGE)
+    if (launch->kernel == RONDO_KERNEL_BATCH || launch->kernel == RONDO_KERNEL_LARGE ||
+        launch->kernel == RONDO_KERNEL_RING)
         work = (const struct rondo_work *)((const char *)head + head->works_at);
     choice->algorithm = !op->is_task                      ? "fifo"
                         : op->collective == RONDO_BARRIER ? "tokens"

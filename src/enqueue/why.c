@@ -50,17 +50,37 @@ static void add_threshold(struct text *text, const struct rondo_limits *limits, 
     add(text, limits->tuned[collective] >> key & 1 ? " (table)" : " (built in)");
 }
 
+/* Whether it goes round the ring, and the word for it. */
+static bool why_ring(struct text *text, const struct rondo_limits *limits, const struct rondo_work *work)
+{
+    const unsigned c = work->collective;
+    const unsigned width = rondo_ring_width(c, work->dtype, work->redop);
+    const bool by_table = limits->tuned[c] >> RONDO_TUNE_RING & 1, ring = work->algo == RONDO_RING;
+    if (limits->ranks == 1)
+        return false;
+    if (limits->forced_algo == RONDO_RING)
+        add(text, ring                    ? "ring by RONDO_ALGO; "
+                  : c == RONDO_ALL_TO_ALL ? "there is no ring for it; "
+                                          : "no room for a ring; ");
+    else if (limits->forced_algo < 0 && width <= limits->ring_widest[c]) {
+        add(text, ring ? "ring " : work->bytes < limits->ring_from[c] ? "no ring, " : "no room for a ring ");
+        add_threshold(text, limits, c, RONDO_TUNE_RING, limits->ring_from[c]);
+        add(text, by_table ? "; " : " as slow pairs carry less; ");
+    }
+    return ring;
+}
+
 static void why_algo(struct text *text, const struct rondo_limits *limits, const struct rondo_work *work)
 {
     const uint64_t from = limits->two_shot_from[work->collective];
     const char *name = work->algo == RONDO_TWO_SHOT ? "two-shot" : "one-shot";
-    if (!rondo_has_shards(work->collective) || limits->ranks == 1)
+    if (why_ring(text, limits, work) || !rondo_has_shards(work->collective) || limits->ranks == 1)
         return;
     if (work->algo == RONDO_TWO_SHOT && rondo_choose_algo(limits, work->collective, work->bytes) == RONDO_ONE_SHOT) {
         add(text, "two-shot as one-shot would take several steps; ");
         return;
     }
-    if (limits->forced_algo >= 0) {
+    if (limits->forced_algo >= 0 && limits->forced_algo != RONDO_RING) {
         add(text, "%s by RONDO_ALGO; ", name);
         return;
     }

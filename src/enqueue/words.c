@@ -40,7 +40,8 @@ const char *rondo_word_redop(unsigned redop)
 
 const char *rondo_word_algo(unsigned algo)
 {
-    static const char *const words[RONDO_ALGO_COUNT] = {[RONDO_ONE_SHOT] = "one-shot", [RONDO_TWO_SHOT] = "two-shot"};
+    static const char *const words[RONDO_ALGO_COUNT] = {
+        [RONDO_ONE_SHOT] = "one-shot", [RONDO_TWO_SHOT] = "two-shot", [RONDO_RING] = "ring"};
     return algo < RONDO_ALGO_COUNT ? words[algo] : "unknown";
 }
 

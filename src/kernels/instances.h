@@ -45,6 +45,7 @@
 enum {
     RONDO_UNIT_MOVES = 7,
     RONDO_UNIT_BATCH = 8,
+    RONDO_UNIT_RING = 9,
     RONDO_UNIT_COUNT,
 };
 
@@ -58,6 +59,7 @@ enum rondo_kernel_number {
     RONDO_KERNEL_TRANSFERS,   /* sends and receives alone: rondo_small_args */
     RONDO_KERNEL_BATCH,       /* anything: rondo_batch_args */
     RONDO_KERNEL_LARGE,       /* the same with rondo_large_args */
+    RONDO_KERNEL_RING,        /* one work that goes round the ring: rondo_ring_args */
     RONDO_KERNEL_SELFTEST,    /* of comm init: rondo_selftest_args */
     RONDO_KERNEL_COUNT
 };

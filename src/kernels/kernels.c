@@ -2,6 +2,7 @@
 #include "device/host_kernels.h"
 #include "kernels/entry.h"
 #include "kernels/instances.h"
+#include "kernels/ring.h"
 #include "kernels/selftest.h"
 
 /* The code that types and exchanges have of their own is here for three types, and that for a fixed number of ranks for one and two,
@@ -44,6 +45,11 @@ RONDO_KERNEL batch(const void *args)
     rondo_batch_body(args);
 }
 
+RONDO_KERNEL ring(const void *args)
+{
+    rondo_ring_body(args);
+}
+
 RONDO_KERNEL selftest(const void *args)
 {
     rondo_selftest_body(args);
@@ -57,6 +63,7 @@ void (*const rondo_host_kernels[])(const void *args) = {
     [RONDO_KERNEL_TRANSFERS] = transfers,
     [RONDO_KERNEL_BATCH] = batch,
     [RONDO_KERNEL_LARGE] = batch,
+    [RONDO_KERNEL_RING] = ring,
     [RONDO_KERNEL_SELFTEST] = selftest,
 };
 const unsigned rondo_host_kernel_count = RONDO_KERNEL_COUNT;

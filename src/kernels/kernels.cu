@@ -2,6 +2,9 @@
 #include "kernels/entry.h"
 #include "kernels/instances.h"
 #include "kernels/selftest.h"
+#if RONDO_UNIT == 9
+#include "kernels/ring.h"
+#endif
 
 #define SINGLE(name, COLLECTIVE, ALGO, DTYPE, tuned)                                      \
     RONDO_KERNEL rondo_##name(RONDO_ARGS(struct rondo_single_args) args)                  \
@@ -57,6 +60,11 @@ RONDO_KERNEL rondo_batch(RONDO_ARGS(struct rondo_batch_args) args)
 RONDO_KERNEL rondo_batch_large(RONDO_ARGS(struct rondo_large_args) args)
 {
     rondo_batch_body(&args.head);
+}
+#elif RONDO_UNIT == 9
+RONDO_KERNEL rondo_ring(RONDO_ARGS(struct rondo_ring_args) args)
+{
+    rondo_ring_body(&args);
 }
 #else
 #error "RONDO_UNIT says which part of the list to compile"

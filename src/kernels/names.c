@@ -1,4 +1,5 @@
 #include "kernels/instances.h"
+#include "kernels/rings.h"
 
 struct kernel {
     const char *name;
@@ -38,6 +39,7 @@ static const struct kernel kernels[RONDO_KERNEL_COUNT] = {
     [RONDO_KERNEL_TRANSFERS] = {.name = "rondo_transfers", .unit = RONDO_UNIT_MOVES},
     [RONDO_KERNEL_BATCH] = {.name = "rondo_batch", .unit = RONDO_UNIT_BATCH},
     [RONDO_KERNEL_LARGE] = {.name = "rondo_batch_large", .unit = RONDO_UNIT_BATCH},
+    [RONDO_KERNEL_RING] = {.name = "rondo_ring", .unit = RONDO_UNIT_RING},
     [RONDO_KERNEL_SELFTEST] = {.name = "rondo_selftest", .unit = RONDO_UNIT_MOVES},
 };
 
@@ -82,6 +84,8 @@ size_t rondo_kernel_args_bytes(unsigned number)
         return sizeof(struct rondo_small_args);
     case RONDO_KERNEL_LARGE:
         return sizeof(struct rondo_large_args);
+    case RONDO_KERNEL_RING:
+        return sizeof(struct rondo_ring_args);
     case RONDO_KERNEL_SELFTEST:
         return sizeof(struct rondo_selftest_args);
     default:

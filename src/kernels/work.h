@@ -34,6 +34,7 @@ enum rondo_collective {
 enum rondo_algo {
     RONDO_ONE_SHOT, /* everyone pushes to all whom it concerns; they reduce, or take */
     RONDO_TWO_SHOT, /* everyone pushes shards to their owners, who reduce, or take, and push the results to whom it concerns */
+    RONDO_RING, /* it goes from rank to rank: ring.h */
     RONDO_ALGO_COUNT
 };
 

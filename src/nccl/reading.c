@@ -76,7 +76,7 @@ static const char *read_policy(const char *text, char *room)
 static const char *read_algorithm(const char *text, char *room)
 {
     (void)room;
-    return strcmp(text, "oneshot") == 0 || strcmp(text, "twoshot") == 0 ? text : NULL;
+    return strcmp(text, "oneshot") == 0 || strcmp(text, "twoshot") == 0 || strcmp(text, "ring") == 0 ? text : NULL;
 }
 
 static const char *read_protocol(const char *text, char *room)

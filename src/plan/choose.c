@@ -11,9 +11,20 @@ enum rondo_algo rondo_choose_algo(const struct rondo_limits *limits, unsigned co
 {
     if (!rondo_has_shards(collective) || limits->ranks == 1)
         return RONDO_ONE_SHOT;
-    if (limits->forced_algo >= 0)
+    if (limits->forced_algo == RONDO_ONE_SHOT || limits->forced_algo == RONDO_TWO_SHOT)
         return (enum rondo_algo)limits->forced_algo;
     return bytes < limits->two_shot_from[collective] ? RONDO_ONE_SHOT : RONDO_TWO_SHOT;
+}
+
+bool rondo_choose_ring(const struct rondo_limits *limits, const struct rondo_task *task, uint64_t bytes)
+{
+    const unsigned collective = task->collective;
+    if (limits->ranks < 2 || collective >= RONDO_COLLECTIVE_COUNT || collective == RONDO_ALL_TO_ALL)
+        return false;
+    if (limits->forced_algo >= 0)
+        return limits->forced_algo == RONDO_RING;
+    return bytes >= limits->ring_from[collective] &&
+           rondo_ring_width(collective, task->dtype, task->redop) <= limits->ring_widest[collective];
 }
 
 static uint64_t clamp(uint64_t x, uint64_t low, uint64_t high)

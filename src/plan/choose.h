@@ -11,6 +11,9 @@ struct rondo_shape {
 /* The exchange for a launch whose works of this kind have flows of this many bytes in all. */
 enum rondo_algo rondo_choose_algo(const struct rondo_limits *limits, unsigned collective, uint64_t bytes);
 
+/* Whether such a work goes round the ring, if it has a launch for itself: what the limits say. */
+bool rondo_choose_ring(const struct rondo_limits *limits, const struct rondo_task *task, uint64_t bytes);
+
 /* Whether a collective can be two-shot at all. */
 bool rondo_has_shards(unsigned collective);
 

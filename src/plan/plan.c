@@ -3,6 +3,7 @@
 #include "kernels/instances.h"
 #include "kernels/signature.h"
 #include "plan/choose.h"
+#include "plan/ring.h"
 #include "plan/transfers.h"
 
 #include <string.h>
@@ -321,6 +322,36 @@ static bool plan_single(const struct rondo_limits *limits, const struct rondo_ta
     return true;
 }
 
+/* The one work goes round the ring, if it is to and the mailbox has room for that. */
+static bool plan_ring(const struct rondo_limits *limits, const struct rondo_task *task,
+                      struct rondo_plan_launch *launch)
+{
+    struct rondo_ring_args *args = &launch->args.ring;
+    struct rondo_ring_shape shape;
+    if (!rondo_choose_ring(limits, task, task_bytes(task)) || !rondo_ring_shape(limits, task, task_bytes(task), &shape))
+        return false;
+    memset((char *)args + sizeof args->head.lane, 0, sizeof *args - sizeof args->head.lane);
+    work_start(limits, task, RONDO_RING, &args->work);
+    args->work.bulk = shape.bulk;
+    args->work.step_lines = shape.chunk;
+    args->work.channels = (uint16_t)shape.channels;
+    args->order = limits->ring;
+    args->head.signature = limits->check ? signature_of(task, 1) : 0;
+    args->head.steps = 1;
+    args->head.exchange_blocks = (uint16_t)shape.channels;
+    args->head.works_at = offsetof(struct rondo_ring_args, work);
+    args->head.channels_at = args->head.transfers_at = offsetof(struct rondo_ring_args, order);
+    launch->kernel = RONDO_KERNEL_RING;
+    launch->blocks = shape.channels;
+    launch->threads = shape.threads;
+    launch->steps = 1;
+    launch->works = 1;
+    launch->messages = 0;
+    launch->direct = false;
+    launch->args_bytes = sizeof *args;
+    return true;
+}
+
 /* The kernel for works that are all of one kind and give no thread more than a line. */
 static unsigned group_kernel(const struct rondo_group_plan *plan, const struct rondo_batch_head *head, size_t count,
                              unsigned threads)
@@ -403,9 +434,10 @@ void rondo_plan_next(struct rondo_group_plan *plan, struct rondo_plan_launch *la
         count = count ? count : 1;
     }
     const bool messages = plan->messages_left && count == left;
-    const bool single = count == 1 && plan_single(plan->limits, tasks, launch);
-    /* A direct work has a kernel of its own on all ranks, whichever of them have messages: these come behind it. */
-    if (!single || (messages && !launch->direct))
+    const bool ring = count == 1 && plan_ring(plan->limits, tasks, launch);
+    const bool single = !ring && count == 1 && plan_single(plan->limits, tasks, launch);
+    /* A direct work has a kernel of its own on all ranks, and so has a ring, whichever of them have messages: these come behind it. */
+    if (!ring && (!single || (messages && !launch->direct)))
         plan_batch(plan, count, messages, launch);
     plan->tasks_done += launch->works;
     plan->messages_left -= launch->messages;

@@ -65,6 +65,7 @@ struct rondo_plan_launch {
         struct rondo_small_args small;
         struct rondo_batch_args batch;
         struct rondo_large_args large;
+        struct rondo_ring_args ring;
     } args;
 };
 
