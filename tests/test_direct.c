@@ -21,10 +21,10 @@ static void force(void)
 TestSuite(direct, .init = force);
 
 enum {
-    COUNT = 1030001,
+    COUNT = 260001,
     GUARD = 4096,
     WAIT_MS = 20000
-}; /* elements of a flow: an odd end, more than the least direct size */
+}; /* elements of a flow: an odd end */
 
 enum op {
     ALL_REDUCE,
