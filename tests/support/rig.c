@@ -145,7 +145,7 @@ int rig_run(const struct rig_options *options, rig_body body)
 
 double since_ms(uint64_t start)
 {
-    return (double)(rondo_now_ns() - start) * (RIG_SLOW ? 0.2e-6 : 1e-6);
+    return (double)(rondo_now_ns() - start) * (RIG_SLOW ? 0.1e-6 : 0.333e-6);
 }
 
 rondoResult_t await_error(struct rig *rig, double limit_ms)
