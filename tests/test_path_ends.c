@@ -159,6 +159,7 @@ static int broken_behind_a_send(struct rig *rig)
     char *buffer = m->alloc(COUNT);
     if (rig->rank == 1)
         RIG_OK(rondoRecv(buffer, 100, rondoInt8, 0, rig->comm, rig->stream));
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing"); /* an op after the failure would be refused */
     __atomic_store_n(&faults.broken, rig->rank == 0, __ATOMIC_RELEASE);
     if (rig->rank == 0)
         RIG_OK(rondoSend(buffer, 100, rondoInt8, 1, rig->comm, rig->stream));
