@@ -252,7 +252,9 @@ static int aborted_in_init(struct rig *rig)
         usleep(150000);
         RIG_OK(rondoCommAbort(rig->comm));
     } else {
-        const rondoResult_t result = child_await(rig->comm);
+        rondoResult_t result = child_await(rig->comm);
+        if (result == rondoSuccess) /* rank 0 was late */
+            result = await_error(rig, 3000);
         RIG_CHECK(result == rondoRemoteError, "gave %d", result);
         RIG_OK(rondoCommAbort(rig->comm));
     }
