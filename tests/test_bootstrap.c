@@ -17,7 +17,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { LONG_MS = 20000, MIB = 1 << 20 };
+/* Within SHORT_MS all ranks come that do, also where each must wait for a processor. */
+enum { LONG_MS = 20000, SHORT_MS = 1500, MIB = 1 << 20 };
 
 static rondoResult_t join(struct group *group, int rank, struct rondo_bootstrap **bootstrap)
 {
@@ -301,7 +302,7 @@ Test(bootstrap, strangers_do_no_harm)
     int threads = count_threads();
     struct group *group = group_run(5, MIXED, join_slowly, be_strange);
     all_got(group, rondoSuccess);
-    cr_expect(group->outcomes[0].ms < 3000, "it took %.0f ms", group->outcomes[0].ms);
+    cr_expect(group->outcomes[0].ms < 15000, "it took %.0f ms", group->outcomes[0].ms);
     cr_expect(settled_threads(threads) == threads);
     group_free(group);
 }
@@ -424,7 +425,7 @@ static rondoResult_t do_not_come(struct group *group, int rank)
     struct rondo_bootstrap *bootstrap;
     if (rank == 2)
         return rondoSuccess;
-    return rondo_bootstrap_join(&group->id, rank, group->nranks, 300, NULL, &bootstrap);
+    return rondo_bootstrap_join(&group->id, rank, group->nranks, SHORT_MS, NULL, &bootstrap);
 }
 
 Test(bootstrap, a_missing_rank_is_named_when_the_time_is_over)
@@ -434,7 +435,7 @@ Test(bootstrap, a_missing_rank_is_named_when_the_time_is_over)
         if (rank == 2)
             continue;
         cr_expect(group->outcomes[rank].result == rondoTimeout, "%d", group->outcomes[rank].result);
-        cr_expect(group->outcomes[rank].ms < 700, "%.0f ms", group->outcomes[rank].ms);
+        cr_expect(group->outcomes[rank].ms < 10000, "%.0f ms", group->outcomes[rank].ms);
         text_has(group, rank, "rank 2 of 4 did not join");
     }
     group_free(group);
@@ -443,13 +444,15 @@ Test(bootstrap, a_missing_rank_is_named_when_the_time_is_over)
 static rondoResult_t stay_away_from_an_exchange(struct group *group, int rank)
 {
     struct rondo_bootstrap *bootstrap;
-    int all[GROUP_RANKS];
-    RONDO_TRY(rondo_bootstrap_join(&group->id, rank, group->nranks, 400, NULL, &bootstrap));
+    int all[GROUP_RANKS], *ended = (int *)(void *)group->scratch;
+    RONDO_TRY(rondo_bootstrap_join(&group->id, rank, group->nranks, SHORT_MS, NULL, &bootstrap));
     rondoResult_t result = rondoSuccess;
-    if (rank == 1)
-        usleep(900000);
-    else
+    if (rank == 1) {
+        group_await(ended, group->nranks - 1);
+    } else {
         result = rondo_bootstrap_all_gather(bootstrap, &rank, all, sizeof(rank));
+        __atomic_add_fetch(ended, 1, __ATOMIC_RELEASE);
+    }
     rondo_bootstrap_close(bootstrap);
     return result;
 }
@@ -469,7 +472,10 @@ static int cancelled;
 static rondoResult_t wait_for_cancel(struct group *group, int rank)
 {
     struct rondo_bootstrap *bootstrap;
-    return rondo_bootstrap_join(&group->id, rank, group->nranks + 1, LONG_MS, &cancelled, &bootstrap);
+    const rondoResult_t result =
+        rondo_bootstrap_join(&group->id, rank, group->nranks + 1, LONG_MS, &cancelled, &bootstrap);
+    return __atomic_load_n(&cancelled, __ATOMIC_RELAXED) ? result
+                                                         : rondo_fail(rondoInternalError, "it ended by itself");
 }
 
 static void cancel_soon(struct group *group)
@@ -483,7 +489,7 @@ Test(bootstrap, a_join_can_be_cancelled)
 {
     struct group *group = group_run(2, THREADS, wait_for_cancel, cancel_soon);
     for (int rank = 0; rank < 2; rank++) {
-        cr_expect(group->outcomes[rank].ms > 90 && group->outcomes[rank].ms < 400, "%.0f ms", group->outcomes[rank].ms);
+        cr_expect(group->outcomes[rank].ms < 5000, "%.0f ms", group->outcomes[rank].ms);
         /* The second to go may hear first that the first one went. */
         cr_expect(group->outcomes[rank].result == rondoInvalidUsage ||
                   group->outcomes[rank].result == rondoRemoteError);
@@ -502,15 +508,29 @@ static void leave_a_child(struct group *group)
     }
 }
 
+/* Ranks that have ended their functions, in the scratch area. */
+static void count_ended(struct group *group)
+{
+    __atomic_add_fetch((int *)(void *)group->scratch, 1, __ATOMIC_RELEASE);
+}
+
+/* When two have ended, which they do without the children's end. */
 static void let_children_go(struct group *group)
 {
-    sleep(2);
+    group_await((int *)(void *)group->scratch, 2);
     __atomic_store_n(&group->go, 2, __ATOMIC_RELEASE);
+}
+
+/* Some time in which the process runs, so that its other threads do too: what it stands still counts little. */
+static void run_for_a_while(void)
+{
+    for (int i = 0; i < 20; i++)
+        usleep(10000);
 }
 
 static void *die_soon(void *argument)
 {
-    usleep(200000);
+    run_for_a_while(); /* the join is under way by then */
     leave_a_child(argument);
     kill(getpid(), SIGKILL);
     return NULL;
@@ -524,7 +544,9 @@ static rondoResult_t die_in_join(struct group *group, int rank)
         return rondoSuccess; /* so that the others wait */
     if (rank == 1)
         pthread_create(&thread, NULL, die_soon, group);
-    return join(group, rank, &bootstrap);
+    const rondoResult_t result = join(group, rank, &bootstrap);
+    count_ended(group);
+    return result;
 }
 
 static void survivors_heard(struct group *group, int dead, int absent)
@@ -535,7 +557,7 @@ static void survivors_heard(struct group *group, int dead, int absent)
             continue;
         cr_expect(group->outcomes[rank].result == rondoRemoteError, "rank %d: %d %s", rank,
                   group->outcomes[rank].result, group->outcomes[rank].text);
-        cr_expect(group->outcomes[rank].ms < 1000, "rank %d took %.0f ms", rank, group->outcomes[rank].ms);
+        cr_expect(group->outcomes[rank].ms < 8000, "rank %d took %.0f ms", rank, group->outcomes[rank].ms);
         snprintf(name, sizeof(name), "rank %d (process %d)", dead, group->outcomes[dead].pid);
         text_has(group, rank, name);
     }
@@ -559,6 +581,7 @@ static rondoResult_t die_in_gather(struct group *group, int rank)
         kill(getpid(), SIGKILL);
     }
     rondoResult_t result = rondo_bootstrap_all_gather(bootstrap, mine, all, sizeof(mine));
+    count_ended(group);
     rondo_bootstrap_close(bootstrap);
     return result;
 }
@@ -603,13 +626,16 @@ static rondoResult_t outlive_the_root(struct group *group, int rank)
     if (rank == 0) {
         RONDO_TRY(rondo_bootstrap_id(id));
         leave_a_child(group);
+        const int fds = count_fds();
         __atomic_store_n(made, 1, __ATOMIC_RELEASE);
-        usleep(200000);
+        for (int i = 0; i < 1000 && count_fds() == fds; i++)
+            usleep(10000); /* until the root knows rank 1 */
+        run_for_a_while();
         kill(getpid(), SIGKILL);
     }
     group_await(made, 1);
-    if (rank == 2)
-        usleep(400000); /* finds no root; rank 1 sees its end */
+    for (int i = 0; rank == 2 && i < 1500 && kill(group->outcomes[0].pid, 0) == 0; i++)
+        usleep(10000); /* finds no root; rank 1 sees its end */
     return rondo_bootstrap_join(id, rank, 3, LONG_MS, NULL, &bootstrap);
 }
 
@@ -618,9 +644,9 @@ Test(bootstrap, the_death_of_the_root_is_an_error_with_its_address)
     struct group *group = group_run(3, PROCESSES, outlive_the_root, NULL);
     __atomic_store_n(&group->go, 2, __ATOMIC_RELEASE);
     cr_expect(group->outcomes[1].result == rondoRemoteError, "%d", group->outcomes[1].result);
-    cr_expect(group->outcomes[1].ms < 1000);
+    cr_expect(group->outcomes[1].ms < 8000);
     cr_expect(group->outcomes[2].result == rondoSystemError, "%d", group->outcomes[2].result);
-    cr_expect(group->outcomes[2].ms < 5000);
+    cr_expect(group->outcomes[2].ms < 15000);
     for (int rank = 1; rank < 3; rank++)
         text_has(group, rank, "127.0.0.1:");
     usleep(10000);

@@ -552,7 +552,7 @@ static int absent(struct rig *rig)
     rondoComm_t comm;
     const uint64_t start = rondo_now_ns();
     RIG_REFUSED(rondoTimeout, "timed out: rank ", rondoCommInitRank(&comm, 3, rig->ids[1], rig->rank));
-    RIG_CHECK(rondo_now_ns() - start > 390000000 && since_ms(start) < 3000, "%f ms", since_ms(start));
+    RIG_CHECK(rondo_now_ns() - start > 1490000000 && since_ms(start) < 5000, "%f ms", since_ms(start));
     RIG_CHECK(!comm, "a handle");
     RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
     RIG_OK(rondoCommInitRank(&comm, 2, rig->ids[2], rig->rank));
@@ -561,7 +561,7 @@ static int absent(struct rig *rig)
 
 Test(comm, init_waits_for_an_absent_rank_no_longer_than_configured)
 {
-    setenv("RONDO_INIT_TIMEOUT_MS", "400", 1);
+    setenv("RONDO_INIT_TIMEOUT_MS", "1500", 1); /* the second comm is to be made within this too */
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = 2, .no_comm = true}, absent), 0);
 }
 
@@ -595,7 +595,8 @@ static int abort_join(struct rig *rig)
         handle = __atomic_load_n(&joiner.comm, __ATOMIC_SEQ_CST);
     RIG_CHECK(handle, "no handle while it joins");
     RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing"); /* else the abort may end the other's join before its look */
-    usleep(100000);                                        /* deep inside the join, on most runs */
+    for (int i = 0; i < 20; i++)
+        usleep(5000); /* deep inside the join, on most runs, and also if this process stands still meanwhile */
     if (rig->rank == 0) {
         rondoResult_t error;
         int value;

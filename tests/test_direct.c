@@ -253,18 +253,22 @@ static int until_direct(struct call *c, struct machine_graph *graph, const char 
     struct rig *rig = c->rig;
     const uint32_t before = ran(rig);
     const uint64_t start = rondo_now_ns();
-    int *direct = (int *)(void *)rig->scratch;
+    int *direct =
+        (int *)(void *)rig->scratch; /* of this round and the next, which ranks begin before others end this one */
     int done = 0;
+    if (rig->rank == 0)
+        direct[0] = 0;
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is gone");
     for (int round = 0; !done; round++) {
         RIG_CHECK(since_ms(start) < WAIT_MS, "%s, %s: not direct after %d rounds", names[c->op], what, round);
-        if (rig->rank == 0)
-            *direct = 0;
         if (run_round(c, graph, round, what))
             return 1;
         if (ran(rig) != before)
-            __atomic_add_fetch(direct, 1, __ATOMIC_SEQ_CST);
+            __atomic_add_fetch(&direct[round % 2], 1, __ATOMIC_SEQ_CST);
         RIG_CHECK(rig_barrier(rig) == 0, "a rank is gone");
-        done = __atomic_load_n(direct, __ATOMIC_SEQ_CST);
+        done = __atomic_load_n(&direct[round % 2], __ATOMIC_SEQ_CST);
+        if (rig->rank == 0)
+            __atomic_store_n(&direct[(round + 1) % 2], 0, __ATOMIC_SEQ_CST);
         done = c->op >= WORKS && done < rig->ranks ? 0 : done; /* each pair agrees for itself */
         RIG_CHECK(done == 0 || done == rig->ranks || c->op >= WORKS, "%d ranks went directly", done);
         RIG_CHECK(rig_barrier(rig) == 0, "a rank is gone");

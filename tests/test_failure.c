@@ -1,4 +1,5 @@
 /* Ranks that die, abort, leave or never come: a clear error in bounded time, and nothing left behind. */
+#include "comm/comm.h"
 #include "common/clock.h"
 #include "support/draw.h"
 #include "support/rig.h"
@@ -173,7 +174,9 @@ static int left(struct rig *rig)
         RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
     } else {
         RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
-        usleep(200000);
+        const uint64_t start = rondo_now_ns();
+        while (__atomic_load_n(&rig->comm->left_rank, __ATOMIC_ACQUIRE) < 0 && since_ms(start) < 5000)
+            usleep(1000);
         rondoResult_t error;
         rig->machine->stream_sync(rig->stream);
         RIG_OK(rondoCommGetAsyncError(rig->comm, &error));

@@ -184,7 +184,7 @@ Test(lifetime, of_survivors_of_a_kill_at_any_moment_leaves_nothing, .timeout = 2
 {
     const int ranks = rig_ranks(3);
     char *scratch = malloc(RIG_SCRATCH), text[16];
-    setenv("RONDO_INIT_TIMEOUT_MS", "2000", 1);
+    setenv("RONDO_INIT_TIMEOUT_MS", "4000", 1);
     for (int round = 0; round < (RIG_SLOW ? 10 : 40); round++) {
         snprintf(text, sizeof text, "%d", round);
         setenv("RONDO_TEST_ROUND", text, 1);
@@ -249,19 +249,21 @@ static int child_holds_on(struct rig *rig)
             close(go[1]);
             if (read(go[0], &byte, 1)) /* until the rank is gone, and some time more */
                 byte = 0;
-            sleep(3);
+            for (int wait = 0; wait < 1500 && !__atomic_load_n(&rig->scratch[0], __ATOMIC_ACQUIRE); wait++)
+                usleep(10000);
             _exit(0);
         }
-        if (rig_try(rig, 1))
+        if (rig_try(rig, 1) || rig_barrier(rig))
             return 1;
         usleep(20000);
         kill(getpid(), SIGKILL);
     }
-    if (rig_try(rig, 1))
+    if (rig_try(rig, 1) || rig_barrier(rig))
         return 1;
     const uint64_t start = rondo_now_ns();
     const rondoResult_t error = await_error(rig, 3000);
     note(rig, error == rondoRemoteError && since_ms(start) < 1100 ? '1' : '2');
+    __atomic_store_n(&rig->scratch[0], 1, __ATOMIC_RELEASE); /* the child may end */
     rondoCommDestroy(rig->comm);
     return 0;
 }

@@ -120,7 +120,8 @@ static int dead_peer(struct rig *rig)
     RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
     if (rig->rank == 1) {
         if (rig_on_host() && fork() == 0) {
-            sleep(3);
+            for (int wait = 0; wait < 1500 && !__atomic_load_n(&rig->scratch[1], __ATOMIC_ACQUIRE); wait++)
+                usleep(10000);
             _exit(0);
         }
         kill(getpid(), SIGKILL);
@@ -130,6 +131,7 @@ static int dead_peer(struct rig *rig)
     rondoCommDestroy(rig->comm);
     const bool in_time = since_ms(start) < 2000 && !all_freed(rig) && since_ms(start) < 2500;
     rig->scratch[0] = in_time ? '1' : '2';
+    __atomic_store_n(&rig->scratch[1], 1, __ATOMIC_RELEASE); /* the child may end */
     return 0;
 }
 

@@ -283,7 +283,7 @@ static int is_refused(struct rig *rig)
         RIG_CHECK(refusal->result < 0 || (int)result == refusal->result, "gave %d", result);
         RIG_CHECK(strstr(rondoGetLastError(NULL), refusal->word), "no \"%s\"", refusal->word);
     }
-    return 0;
+    return rig_barrier(rig); /* else the end of a process may be heard of first */
 }
 
 Test(path_fallbacks, that_do_not_exist_are_a_clear_error_on_all_ranks, .timeout = 100)

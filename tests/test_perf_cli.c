@@ -371,7 +371,7 @@ static void ends_when_killed(const char *arguments)
     cr_assert_eq(sscanf(line, "# rank 1 pid %d", &pid), 1, "%s", line);
     usleep(200000);
     cr_assert_eq(kill(pid, SIGKILL), 0);
-    alarm(20); /* ends the test if the run does not end */
+    alarm(60); /* ends the test if the run does not end */
     text[fread(text, 1, sizeof text - 1, output)] = '\0';
     int status = pclose(output);
     alarm(0);

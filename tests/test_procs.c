@@ -91,7 +91,7 @@ static void loses_one(const char *way, int exec, enum procs_end end, int value)
     double start = now_s();
     setenv("WAY", way, 1);
     cr_expect_eq(run((struct procs_options){.nranks = RANKS, .exec = exec}, lose_one, outcomes), 1, "%s", way);
-    cr_expect_lt(now_s() - start, 1.5, "%s", way);
+    cr_expect_lt(now_s() - start, 10, "%s", way);
     for (int rank = 0; rank < RANKS; rank++) {
         cr_expect_eq(outcomes[rank].end, rank == 2 ? end : PROCS_RETURNED, "%s, rank %d", way, rank);
         cr_expect_eq(outcomes[rank].value, rank == 2 ? value : 0, "%s, rank %d", way, rank);
@@ -133,7 +133,7 @@ Test(procs, what_is_stuck_is_killed_after_a_failure_or_at_the_time_limit)
                      RANKS);
         cr_expect_eq(outcomes[0].end, PROCS_STOPPED);
         cr_expect_eq(outcomes[1].end, PROCS_RETURNED);
-        cr_expect_lt(now_s() - start, 3);
+        cr_expect_lt(now_s() - start, 20);
     }
 }
 

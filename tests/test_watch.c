@@ -284,12 +284,16 @@ Test(watch, can_tell_from_a_callback)
 static rondoResult_t count_ticks(struct group *group, int rank)
 {
     struct side side;
+    const uint64_t start = rondo_now_ns();
     RONDO_TRY(enter(group, rank, &side));
-    usleep(300000);
+    group_await(&side.seen.ticks, 3);
+    usleep(100000);
     int ticks = __atomic_load_n(&side.seen.ticks, __ATOMIC_ACQUIRE);
+    const double ms = (double)(rondo_now_ns() - start) / 1e6;
     meet(group, 0);
     leave(&side);
-    return ticks >= 3 && ticks <= 30 ? rondoSuccess : rondo_fail(rondoInternalError, "%d ticks", ticks);
+    return ticks >= 3 && ticks <= 3 + ms / 10 ? rondoSuccess
+                                              : rondo_fail(rondoInternalError, "%d ticks in %.0f ms", ticks, ms);
 }
 
 Test(watch, ticks)
@@ -318,7 +322,7 @@ static rondoResult_t watch_a_death(struct group *group, int rank, int with_child
     uint64_t start = rondo_now_ns();
     rondoResult_t result = expect_event(&side, 1, RONDO_WATCH_DIED, "process");
     double ms = (double)(rondo_now_ns() - start) / 1e6;
-    if (result == rondoSuccess && ms > 900)
+    if (result == rondoSuccess && ms > 5000) /* all the others wait for 10 s */
         result = rondo_fail(rondoInternalError, "it took %.0f ms", ms);
     int *survivors = (int *)(void *)group->scratch + 9;
     __atomic_add_fetch(survivors, 1, __ATOMIC_ACQ_REL);
@@ -414,7 +418,7 @@ static rondoResult_t remove_during_a_callback(struct group *group, int rank)
     group_await(&has_run, 1);
     uint64_t start = rondo_now_ns();
     rondo_watch_remove(side.watch);
-    if (rondo_now_ns() - start > 500000000) /* one callback, not many */
+    if (rondo_now_ns() - start > 5000000000) /* one callback, not many */
         return rondo_fail(rondoInternalError, "removing took long");
     int still = __atomic_load_n(&inside, __ATOMIC_SEQ_CST);
     rondo_bootstrap_close(side.bootstrap);

@@ -93,8 +93,8 @@ int rig_barrier(struct rig *rig);
         RIG_CHECK(strstr(rondoGetLastError(NULL), word), "no \"%s\" in the text", word); \
     } while (0)
 
-/* Milliseconds since rondo_now_ns() was `start`, for upper limits of time. Under ThreadSanitizer a fifth of them: all else
- * takes as much longer. */
+/* Milliseconds since rondo_now_ns() was `start`, for upper limits of time. A third of them, as other programs may have the
+ * machine, and at times all of it; under ThreadSanitizer a tenth, as all takes longer there. */
 double since_ms(uint64_t start);
 
 /* The comm's error; rondoSuccess if none comes within the limit, which is since_ms's. */
