@@ -14,7 +14,7 @@ _Static_assert(RONDO_MAX_RANKS <= sizeof((struct rondo_selftest_record *)0)->hea
 
 enum {
     BEGIN_MS = 2000,      /* for a kernel to begin: other kernels may have the device */
-    BOUND_MS = 500,       /* for stores to be seen, once all kernels run */
+    BOUND_MS = 1000,      /* for stores to be seen, once all kernels run */
     HOST_BOUND_MS = 2500, /* the same through host memory: there is no other way, and the machine may be busy */
     END_MS = 2000,        /* for a kernel to end that was told to */
     SETTLE_MS = 100,      /* for one that began at that moment to show it */
