@@ -21,11 +21,7 @@ static void force(void)
 
 TestSuite(direct, .init = force);
 
-enum {
-    COUNT = 260001,
-    GUARD = 4096,
-    WAIT_MS = 20000
-}; /* elements of a flow: an odd end */
+enum { COUNT = 260001, GUARD = 4096, WAIT_MS = 20000 }; /* elements of a flow: an odd end */
 
 enum op {
     ALL_REDUCE,
