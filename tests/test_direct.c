@@ -59,10 +59,15 @@ static bool has_parts(const struct call *c, bool send)
 }
 
 /* Memory that other processes can map: any on a GPU, rondoMemAlloc's on the host device. */
+static bool is_mem_alloc(const struct rig *rig)
+{
+    return rig_on_host() && rig->alone;
+}
+
 static void *get_memory(const struct rig *rig, size_t bytes)
 {
     void *memory = NULL;
-    if (!rig_on_host() || !rig->alone)
+    if (!is_mem_alloc(rig))
         return rig->machine->alloc(bytes);
     if (rondoMemAlloc(&memory, bytes) != rondoSuccess)
         fprintf(stderr, "rank %d: %s\n", rig->rank, rondoGetLastError(NULL));
@@ -71,7 +76,7 @@ static void *get_memory(const struct rig *rig, size_t bytes)
 
 static void give_back(const struct rig *rig, void *memory)
 {
-    if (!rig_on_host() || !rig->alone)
+    if (!is_mem_alloc(rig))
         rig->machine->free(memory);
     else
         rondoMemFree(memory);
@@ -419,12 +424,37 @@ static int registered(struct rig *rig)
     if (until_direct(&c, NULL, "registered"))
         return 1;
     RIG_OK(rondoCommDeregister(rig->comm, handles[0]));
-    if (by_mailbox(&c, NULL, 3, "deregistered"))
+    if (!is_mem_alloc(rig) && by_mailbox(&c, NULL, 3, "deregistered"))
         return 1;
     RIG_OK(rondoCommDeregister(rig->comm, handles[1]));
-    if (await_exports(rig, 0))
-        return 1;
     call_free(&c);
+    return await_exports(rig, 0);
+}
+
+/* Memory of rondoMemAlloc needs no registration. It is exported until it is freed, for as many comms as use it. */
+static int allocated(struct rig *rig)
+{
+    static const enum op ops[] = {ALL_REDUCE, ALL_GATHER, RING};
+    struct rig other = *rig;
+    RIG_OK(rondoCommInitRank(&other.comm, rig->ranks, rig->ids[1], rig->rank));
+    for (int round = 0; round < 3; round++) {
+        struct call c = {.rig = rig, .op = ops[round], .type = rondoFloat32, .element = 4, .count = COUNT / 4 * 4};
+        c.bytes = (c.count * (size_t)rig->ranks + 64) * 4 + GUARD;
+        RIG_OK(rondoMemAlloc((void **)&c.send, c.bytes));
+        RIG_OK(rondoMemAlloc((void **)&c.recv, c.bytes));
+        if (until_direct(&c, NULL, "rondoMemAlloc's"))
+            return 1;
+        c.rig = &other;
+        if (until_direct(&c, NULL, "rondoMemAlloc's, another comm"))
+            return 1;
+        RIG_CHECK(rondo_exporter_count(rig->comm->exporter) > 0 && rondo_exporter_count(other.comm->exporter) > 0,
+                  "no exports");
+        RIG_OK(rondoMemFree(c.send));
+        RIG_OK(rondoMemFree(c.recv));
+        if (await_exports(rig, 0) || await_exports(&other, 0))
+            return 1;
+    }
+    RIG_OK(rondoCommDestroy(other.comm));
     return 0;
 }
 
@@ -477,6 +507,11 @@ static int run_in_every_layout(rig_body body, bool keep_comm)
 Test(direct, eager_ops_on_registered_buffers_are_direct, .timeout = 200)
 {
     cr_assert_eq(run_in_every_layout(registered, false), 0);
+}
+
+Test(direct, eager_ops_on_memory_of_rondoMemAlloc_are_direct, .timeout = 200)
+{
+    cr_assert_eq(run_in_every_layout(allocated, false), 0);
 }
 
 Test(direct, memory_of_several_graphs_is_exported_once, .timeout = 200)

@@ -94,6 +94,27 @@ static void send_on_errand(struct rondo_exporter *exporter, int rank, unsigned n
         pthread_cond_signal(&exporter->wake);
 }
 
+static bool is_same(const struct rondo_range *a, const struct rondo_range *b)
+{
+    return a->mem.address == b->mem.address && a->mem.bytes == b->mem.bytes && a->identity == b->identity;
+}
+
+/* Memory of rondoMemAlloc is about to be freed: eager ops use it no more. */
+static void freed(void *self, const struct rondo_range *range)
+{
+    struct rondo_exporter *exporter = self;
+    pthread_mutex_lock(&exporter->lock);
+    for (unsigned n = 0; exporter->memory && n < RONDO_EXPORTS_MAX; n++) {
+        const uint64_t bit = 1ull << n % 64;
+        if (!(exporter->memory->held[n / 64] & bit) || !is_same(&exporter->exports[n].range, range))
+            continue;
+        exporter->memory->held[n / 64] &= ~bit;
+        if (--exporter->exports[n].holds == 0)
+            send_on_errand(exporter, -1, n, NULL, -1);
+    }
+    pthread_mutex_unlock(&exporter->lock);
+}
+
 /* ---- life ---- */
 
 rondoResult_t rondo_exporter_create(struct rondoComm *comm, struct rondo_exporter **out)
@@ -112,10 +133,12 @@ rondoResult_t rondo_exporter_create(struct rondoComm *comm, struct rondo_exporte
         return rondo_fail(rondoSystemError, "out of memory");
     }
     exporter->comm = comm;
+    exporter->watcher = (struct rondo_memory_watcher){.freed = freed, .self = exporter};
     exporter->references = 1;
     exporter->process = getpid();
     pthread_mutex_init(&exporter->lock, NULL);
     pthread_cond_init(&exporter->wake, NULL);
+    rondo_user_memory_watch(&exporter->watcher);
     *out = exporter;
     return rondoSuccess;
 }
@@ -138,6 +161,8 @@ void rondo_exporter_close(struct rondo_exporter *exporter, int unmap)
     if (!exporter)
         return;
     struct rondoComm *comm = exporter->comm;
+    rondo_user_memory_unwatch(&exporter->watcher);
+    rondo_exports_hold_drop(exporter->memory);
     for (size_t i = 0; unmap && i < (size_t)comm->ranks * RONDO_EXPORTS_MAX; i++)
         comm->ops->mem_free(comm->device, &exporter->imports[i]);
     unref(exporter);
@@ -185,11 +210,6 @@ void rondo_exports_hold_drop(void *object)
     free(hold);
 }
 
-static bool is_same(const struct rondo_range *a, const struct rondo_range *b)
-{
-    return a->mem.address == b->mem.address && a->mem.bytes == b->mem.bytes && a->identity == b->identity;
-}
-
 /* The number of this memory, or one for it; RONDO_EXPORT_NONE: all are taken. Under lock. */
 static unsigned number_of(struct rondo_exporter *exporter, const struct rondo_range *range)
 {
@@ -235,6 +255,24 @@ void rondo_exports_place(struct rondo_exports_hold *hold, const void *buffer, si
         *at = offset;
     }
     pthread_mutex_unlock(&exporter->lock);
+}
+
+void rondo_exporter_place(struct rondo_exporter *exporter, const void *buffer, size_t bytes, uint16_t *number,
+                          uint64_t *at)
+{
+    struct rondo_range range;
+    *number = RONDO_EXPORT_NONE;
+    *at = 0;
+    if (!rondo_user_memory_find(buffer, &range))
+        return;
+    if (!exporter->memory) {
+        struct rondo_exports_hold *made = rondo_exports_hold_create(exporter);
+        pthread_mutex_lock(&exporter->lock); /* memory may be freed meanwhile */
+        exporter->memory = made;
+        pthread_mutex_unlock(&exporter->lock);
+    }
+    if (exporter->memory)
+        rondo_exports_place(exporter->memory, buffer, bytes, number, at);
 }
 
 unsigned rondo_exporter_count(struct rondo_exporter *exporter)

@@ -39,6 +39,11 @@ void rondo_exports_hold_drop(void *hold);
 void rondo_exports_place(struct rondo_exports_hold *hold, const void *buffer, size_t bytes, uint16_t *number,
                          uint64_t *at);
 
+/* The same for an eager op, of memory that nobody has registered: if it is rondoMemAlloc's. It stays exported until it is freed.
+ * Under the comm's lock. */
+void rondo_exporter_place(struct rondo_exporter *exporter, const void *buffer, size_t bytes, uint16_t *number,
+                          uint64_t *at);
+
 /* Allocations that have a number now: tests look for what graphs left. */
 unsigned rondo_exporter_count(struct rondo_exporter *exporter);
 

@@ -77,6 +77,9 @@ struct rondo_exporter {
     struct rondo_export exports[RONDO_EXPORTS_MAX];
     unsigned unanswered;       /* the thread's own: of the numbers, those that peers are about to answer */
     struct rondo_mem *imports; /* the thread's own: [rank * RONDO_EXPORTS_MAX + number] */
+    struct rondo_exports_hold
+        *memory; /* on memory of rondoMemAlloc that eager ops use; NULL: none so far. A reference of its own */
+    struct rondo_memory_watcher watcher; /* lets go of it */
 };
 
 /* The first errand, out of its queue; NULL: none. Under the exporter's lock. */

@@ -246,6 +246,15 @@ struct rondo_device_ops {
 /* Memory of rondoMemAlloc that holds the pointer: for mem_range. Whether there is one. */
 bool rondo_user_memory_find(const void *pointer, struct rondo_range *range);
 
+/* Who is told of such memory that is about to be freed, by the thread that frees it. `freed` neither allocates such memory nor watches. */
+struct rondo_memory_watcher {
+    void (*freed)(void *self, const struct rondo_range *range);
+    void *self;
+    struct rondo_memory_watcher *next; /* set by watch */
+};
+void rondo_user_memory_watch(struct rondo_memory_watcher *watcher);
+void rondo_user_memory_unwatch(struct rondo_memory_watcher *watcher); /* no call is under way afterwards */
+
 extern const struct rondo_device_ops rondo_device_cuda;
 extern const struct rondo_device_ops rondo_device_host;
 

@@ -21,8 +21,10 @@ struct allocation {
     struct allocation *next;
 };
 
-/* Guards all of it. Held across calls of the device layer: these are no calls to be fast. */
+/* Guards all of it but the watchers. Held across calls of the device layer: these are no calls to be fast. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the watchers; held while they are called */
+static struct rondo_memory_watcher *watchers;
 static struct home *homes;
 static struct allocation *allocations;
 static uint64_t last_number;
@@ -123,6 +125,36 @@ bool rondo_user_memory_find(const void *pointer, struct rondo_range *range)
     return found;
 }
 
+void rondo_user_memory_watch(struct rondo_memory_watcher *watcher)
+{
+    pthread_mutex_lock(&watch_lock);
+    watcher->next = watchers;
+    watchers = watcher;
+    pthread_mutex_unlock(&watch_lock);
+}
+
+void rondo_user_memory_unwatch(struct rondo_memory_watcher *watcher)
+{
+    pthread_mutex_lock(&watch_lock);
+    for (struct rondo_memory_watcher **place = &watchers; *place; place = &(*place)->next)
+        if (*place == watcher) {
+            *place = watcher->next;
+            break;
+        }
+    pthread_mutex_unlock(&watch_lock);
+}
+
+static void tell_watchers(const void *address)
+{
+    struct rondo_range range;
+    if (!rondo_user_memory_find(address, &range) || range.mem.address != address)
+        return;
+    pthread_mutex_lock(&watch_lock);
+    for (const struct rondo_memory_watcher *watcher = watchers; watcher; watcher = watcher->next)
+        watcher->freed(watcher->self, &range);
+    pthread_mutex_unlock(&watch_lock);
+}
+
 rondoResult_t rondoMemAlloc(void **ptr, size_t bytes)
 {
     const struct rondo_device_ops *ops;
@@ -145,6 +177,7 @@ rondoResult_t rondoMemFree(void *ptr)
     if (!ptr)
         return rondoSuccess;
     RONDO_TRY(rondo_device_row(&ops));
+    tell_watchers(ptr);
     pthread_mutex_lock(&lock);
     rondoResult_t result = release(ops, ptr);
     close_unused(ops);

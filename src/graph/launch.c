@@ -61,7 +61,8 @@ bool rondo_launch_plan_next(struct rondoComm *comm, const struct rondo_capture_r
     return true;
 }
 
-/* Which exported memory a buffer lies in: of a captured op what the graph holds, of others (`hold` NULL) what is registered. */
+/* Which exported memory a buffer lies in: of a captured op what the graph holds, of others (`hold` NULL) what is registered, or
+ * rondoMemAlloc's. */
 static void place(struct rondoComm *comm, struct rondo_exports_hold *hold, const void *buffer, uint64_t bytes,
                   uint16_t *number, uint64_t *at)
 {
@@ -69,6 +70,8 @@ static void place(struct rondoComm *comm, struct rondo_exports_hold *hold, const
         rondo_exports_place(hold, buffer, bytes, number, at);
     else
         rondo_registry_place(&comm->registry, buffer, bytes, number, at);
+    if (!hold && *number == RONDO_EXPORT_NONE && comm->exporter)
+        rondo_exporter_place(comm->exporter, buffer, bytes, number, at);
 }
 
 static void place_work(struct rondoComm *comm, struct rondo_exports_hold *hold, struct rondo_single_args *args)
