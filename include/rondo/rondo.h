@@ -237,8 +237,8 @@ RONDO_API rondoResult_t rondoCommSetGraphLane(rondoComm_t comm, int lane);
 
 /* ---- memory ---- */
 
-/* Zeroed device memory on the calling thread's current device, of a kind that other processes can be given, as zero-copy ops will
- * need. Any memory is good for ops. rondoInvalidArgument: ptr is NULL, bytes 0 or beyond all bounds. rondoSystemError,
+/* Zeroed device memory on the calling thread's current device, of a kind that other processes can be given. Any memory is good for ops;
+ * large eager ones on this go directly (see rondoCommRegister) without registration. rondoInvalidArgument: ptr is NULL, bytes 0 or beyond all bounds. rondoSystemError,
  * rondoUnhandledCudaError: none to be had; *ptr is then NULL. It belongs to the process, not to a comm. Legal during captures. */
 RONDO_API rondoResult_t rondoMemAlloc(void **ptr, size_t bytes);
 
@@ -246,12 +246,12 @@ RONDO_API rondoResult_t rondoMemAlloc(void **ptr, size_t bytes);
  * rondoMemAlloc, or freed before. */
 RONDO_API rondoResult_t rondoMemFree(void *ptr);
 
-/* Makes a buffer known to the comm, so that large eager collectives on it go directly: kernels load from their peers' buffers and store
- * into them, no mailbox between, on fewer multiprocessors. They do where the send and receive buffers of all ranks that an op needs are
+/* Makes a buffer known to the comm, so that large eager ops on it go directly: kernels load from their peers' buffers and store
+ * into them, no mailbox between, on fewer multiprocessors. (Of messages it is the receivers' buffers that count.) They do where the send and receive buffers of all ranks that an op needs are
  * registered, or parts of what is, their memory is of a kind that peers can map (cudaMalloc, rondoMemAlloc; not cudaMallocAsync or
  * other cuMem memory), all are aligned to 16 bytes, and all peers have mapped them, which happens in the background; all ranks go the
  * same way, and results are the same either way. Captured ops need no registration: what their graph holds is mapped as long as it
- * lives. Never needed otherwise. Buffers may overlap. Deregister, or destroy the comm, before the memory is freed, and not while ops on
+ * lives; nor does memory of rondoMemAlloc. Never needed otherwise. Buffers may overlap. Deregister, or destroy the comm, before the memory is freed, and not while ops on
  * it are enqueued and have not ended: peers' kernels may be in it; the memory of captured ops must live as long as their graph and its executables. Enqueues nothing; legal
  * during captures. rondoInvalidArgument: comm, buff or handle is NULL, size is 0 or goes beyond the address space. */
 RONDO_API rondoResult_t rondoCommRegister(rondoComm_t comm, void *buff, size_t size, void **handle);

@@ -1,7 +1,7 @@
 /* Memory of users that peers are given to map, so that kernels reach it directly (kernels/direct.h).
  *
  * A rank's exporter numbers the allocations that it was asked about: those of captured ops, for as long as their graphs live, and
- * registered ones. A thread of its own offers them to the peers, by letters over the watch, and maps what they offer. Once all
+ * registered ones, and rondoMemAlloc's. A thread of its own offers them to the peers, by letters over the watch, and maps what they offer. Once all
  * peers have mapped an allocation, the kernels learn that it is usable; until then, and if anything fails, ops go by
  * mailbox. Nobody waits for any of this. */
 #ifndef RONDO_COMM_EXPORTS_H
