@@ -282,6 +282,31 @@ Test(comm, config_of_an_older_caller_lacks_fields_and_a_newer_ones_are_ignored)
     cr_assert_eq(config.name[0], 0);
 }
 
+/* As it was before ctaPolicy: what the compiler left behind its last field is none of the library's business. */
+Test(comm, config_of_an_older_caller_may_hold_anything_behind_its_last_field)
+{
+    struct {
+        size_t size;
+        unsigned magic, version;
+        int blocking, minCTAs, maxCTAs, timeoutMs, bufferKiB, sharedDevice;
+        const char *commName;
+        int graphLanes;
+    } older;
+    struct rondo_config config;
+    memset(&older, 0xa5, sizeof older);
+    older.size = sizeof older;
+    older.magic = RONDO_CONFIG_MAGIC;
+    older.version = RONDO_VERSION_CODE;
+    older.blocking = older.minCTAs = older.maxCTAs = older.timeoutMs = older.bufferKiB = older.sharedDevice =
+        RONDO_CONFIG_UNDEF_INT;
+    older.commName = NULL;
+    older.graphLanes = 2;
+    cr_assert_eq(rondo_config_read((const rondoConfig_t *)(const void *)&older, &config), rondoSuccess, "%s",
+                 rondoGetLastError(NULL));
+    cr_expect_eq(config.graph_lanes, 2);
+    cr_expect_eq(config.cta_policy, RONDO_CTA_POLICY_DEFAULT);
+}
+
 Test(comm, config_that_is_none_or_out_of_bounds_is_refused_by_name)
 {
     struct rondo_config config;

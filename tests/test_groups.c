@@ -1,5 +1,6 @@
 /* Random groups of all ops, types, sizes, places, comms and streams, eager and captured, against a plain reference. A failure
  * names its seed; RONDO_TEST_SEED=N runs that one alone, RONDO_TEST_GROUPS=N as many. */
+#include "comm/comm.h"
 #include "support/faults.h"
 #include "support/item.h"
 #include "support/mailbox.h"
@@ -176,6 +177,19 @@ Test(groups, are_right_in_small_mailboxes_over_many_channels)
     setenv("RONDO_BUFFER_KIB", "64", 1);
     setenv("RONDO_MAX_CTAS", "16", 1);
     run(rig_ranks(3), RIG_PROCESSES);
+}
+
+/* Messages come in launches of their own on one rank, on another where they are many, and with the works on the others. */
+static int crowded_groups(struct rig *rig)
+{
+    rig->comm->limits.room = rig->rank == 0 ? 1 : rig->rank == 1 ? 6 * rig->comm->limits.max_threads : 0;
+    return random_groups(rig);
+}
+
+Test(groups, are_right_where_some_ranks_have_no_room_for_all_at_once)
+{
+    setenv("RONDO_MAX_CTAS", "7", 1);
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(3)}, crowded_groups), 0);
 }
 
 /* The smallest FIFOs that there are: with less than 64 lines each, the lanes of a warp waited for each other. */

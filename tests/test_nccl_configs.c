@@ -1,4 +1,5 @@
 /* NCCL's configs, of all its versions, as the drop-in reads them. */
+#include "comm/config.h"
 #include "common/env.h"
 #include "nccl/config.h"
 #include "support/nccl_config.h"
@@ -71,6 +72,18 @@ Test(nccl_configs, give_way_to_the_environments_policy_of_blocks)
     cr_assert_eq(rondo_env()->cta_policy, 1);
     cr_assert_eq(rondo_nccl_config(&config, &read), rondoSuccess);
     cr_expect_eq(read.ctaPolicy, RONDO_CONFIG_UNDEF_INT, "the environment's is taken then");
+}
+
+Test(nccl_configs, give_way_to_the_environments_policy_of_most_blocks_too)
+{
+    ncclConfig_t config = config_of(22809, sizeof config);
+    struct rondo_config settled;
+    rondoConfig_t read;
+    config.CTAPolicy = 1;
+    setenv("NCCL_CTA_POLICY", "DEFAULT", 1);
+    cr_assert_eq(rondo_nccl_config(&config, &read), rondoSuccess);
+    cr_assert_eq(rondo_config_read(&read, &settled), rondoSuccess);
+    cr_expect_eq(settled.cta_policy, RONDO_CTA_POLICY_DEFAULT);
 }
 
 Test(nccl_configs, that_are_none_are_refused)

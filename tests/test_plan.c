@@ -108,6 +108,42 @@ Test(plan, leaves_room_for_two_launches)
         }
 }
 
+/* With messages, too: they come behind what would leave none together with them. */
+Test(plan, leaves_room_for_two_launches_with_messages)
+{
+    static const unsigned ranks[] = {2, 4, 8};
+    for (size_t r = 0; r < sizeof ranks / sizeof *ranks; r++)
+        for (size_t count = 1; count < 64 << 20; count *= 2) {
+            struct rondo_limits limits = gpu_limits(ranks[r]);
+            struct rondo_plan_launch launch;
+            struct rondo_task task = task_of(count, RONDO_F32);
+            struct rondo_message messages[2 * 8];
+            size_t number = 0;
+            unsigned works = 0, taken = 0;
+            rondo_limits_share(&limits, 132);
+            rondo_limits_fit(&limits, 8 << 20);
+            for (unsigned p = 1; p < ranks[r]; p++)
+                for (unsigned kind = RONDO_SEND; kind <= RONDO_RECV; kind++)
+                    messages[number++] = (struct rondo_message){.kind = (uint8_t)kind,
+                                                                .peer = (uint16_t)p,
+                                                                .buffer = (void *)0x100000,
+                                                                .bytes = count * 4,
+                                                                .element = 4};
+            struct rondo_group_plan plan = {
+                .limits = &limits, .tasks = &task, .task_count = 1, .messages = messages, .message_count = number};
+            rondo_plan_begin(&plan);
+            while (!rondo_plan_done(&plan)) {
+                rondo_plan_next(&plan, &launch);
+                works += launch.works;
+                taken += launch.messages;
+                cr_assert_leq(2 * launch.blocks * launch.threads, 132 * 512, "%u blocks of %u threads, %zu elements",
+                              launch.blocks, launch.threads, count);
+            }
+            cr_assert_eq(works, 1);
+            cr_assert_eq(taken, number);
+        }
+}
+
 Test(plan, covers_any_size_within_the_mailbox)
 {
     static const unsigned ranks[] = {1, 2, 3, 4, 8, 16, 64};

@@ -298,6 +298,53 @@ Test(trace, has_records_of_direct_works)
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2), .no_comm = true}, direct), 0);
 }
 
+/* Two large messages, to a receiver that comes late, and of which the second comes later still: what counts is when the first came,
+ * and the receiver for the first. */
+static int late(struct rig *rig)
+{
+    enum { BYTES = 256 << 10, LATE_NS = 200000000 };
+    static _Thread_local struct trace trace;
+    if (make(rig, 4))
+        return 1;
+    char *a = rig->machine->alloc(2 * BYTES);
+    rig->machine->fill(a, 0, 2 * BYTES);
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
+    if (rig->rank == 1) {
+        rondo_sleep_ns(LATE_NS);
+        RIG_OK(rondoGroupStart());
+    }
+    for (int i = 0; i < 2; i++) {
+        if (rig->rank == 1)
+            RIG_OK(rondoRecv(a + i * BYTES, BYTES, rondoUint8, 0, rig->comm, rig->stream));
+        else
+            RIG_OK(rondoSend(a + i * BYTES, BYTES, rondoUint8, 1, rig->comm, rig->stream));
+        if (rig->rank == 0)
+            rig->machine->stream_sync(rig->stream);
+        if (rig->rank == 0)
+            rondo_sleep_ns(LATE_NS);
+    }
+    if (rig->rank == 1)
+        RIG_OK(rondoGroupEnd());
+    rig->machine->stream_sync(rig->stream);
+    if (read_trace(rig, &trace) || in_order(rig, &trace))
+        return 1;
+    RIG_CHECK(trace.count == (rig->rank ? 1 : 2), "%zu", trace.count);
+    const struct seen *op = &trace.ops[0];
+    RIG_CHECK(rig->rank == 0 || op->done - op->first > LATE_NS / 2, "first %llu ns before the end",
+              op->done - op->first);
+    RIG_CHECK(rig->rank == 1 || op->first - op->arrival > LATE_NS / 2, "sent %llu ns after the arrival",
+              op->first - op->arrival);
+    free(trace.json);
+    rig->machine->free(a);
+    return end(rig);
+}
+
+Test(trace, has_the_first_of_several_messages)
+{
+    setenv("RONDO_TRACE", "16", 1);
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2), .no_comm = true}, late), 0);
+}
+
 static int wraps(struct rig *rig)
 {
     static _Thread_local struct trace trace;

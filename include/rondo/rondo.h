@@ -129,6 +129,7 @@ typedef struct {
     const char *commName; /* shown in the log; copied. NULL: none */
     int graphLanes; /* lanes for captured ops (1), up to RONDO_MAX_GRAPH_LANES. Each takes the memory that bufferKiB tells of.
                              Same on all ranks; see rondoCommSetGraphLane */
+    int unused;    /* not looked at: callers of before ctaPolicy have it behind their last field, holding anything */
     int ctaPolicy; /* RONDO_CTA_POLICY_…, how maxCTAs is chosen where it is not given. Same on all ranks */
 } rondoConfig_t;
 
@@ -141,7 +142,7 @@ typedef struct {
     {                                                                                                                  \
         sizeof(rondoConfig_t), RONDO_CONFIG_MAGIC, RONDO_VERSION_CODE, RONDO_CONFIG_UNDEF_INT, RONDO_CONFIG_UNDEF_INT, \
             RONDO_CONFIG_UNDEF_INT, RONDO_CONFIG_UNDEF_INT, RONDO_CONFIG_UNDEF_INT, RONDO_CONFIG_UNDEF_INT, NULL,      \
-            RONDO_CONFIG_UNDEF_INT, RONDO_CONFIG_UNDEF_INT                                                             \
+            RONDO_CONFIG_UNDEF_INT, RONDO_CONFIG_UNDEF_INT, RONDO_CONFIG_UNDEF_INT                                     \
     }
 
 /* The library's version as RONDO_VERSION_CODE. Never fails but on a NULL pointer. */

@@ -38,6 +38,7 @@ rondoResult_t rondo_config_read(const rondoConfig_t *user, struct rondo_config *
             return rondo_fail(rondoInvalidArgument, "config was not set up with RONDO_CONFIG_INITIALIZER");
         memcpy(&c, user, user->size < sizeof c ? user->size : sizeof c);
     }
+    const long policy = env->cta_policy < 0 ? RONDO_CTA_POLICY_DEFAULT : env->cta_policy;
     int blocking = 1, shared = 0;
     RONDO_TRY(take("blocking", c.blocking, 0, 1, 1, &blocking));
     config->blocking = blocking;
@@ -48,7 +49,7 @@ rondoResult_t rondo_config_read(const rondoConfig_t *user, struct rondo_config *
     RONDO_TRY(take("sharedDevice", c.sharedDevice, 0, 1, env->shared_device, &shared));
     config->shared_device = shared;
     RONDO_TRY(take("graphLanes", c.graphLanes, 1, RONDO_MAX_GRAPH_LANES, env->graph_lanes, &config->graph_lanes));
-    RONDO_TRY(take("ctaPolicy", c.ctaPolicy, RONDO_CTA_POLICY_DEFAULT, RONDO_CTA_POLICY_EFFICIENCY, env->cta_policy,
+    RONDO_TRY(take("ctaPolicy", c.ctaPolicy, RONDO_CTA_POLICY_DEFAULT, RONDO_CTA_POLICY_EFFICIENCY, policy,
                    &config->cta_policy));
     config->check_pointers = env->check_pointers;
     if (c.commName)

@@ -35,8 +35,9 @@ void rondo_limits_preset(struct rondo_limits *limits)
 void rondo_limits_share(struct rondo_limits *limits, unsigned processors)
 {
     enum { FEWEST = 128, LINES = 4 };
-    const unsigned room = processors * RONDO_MAX_THREADS / 2, full = limits->max_threads;
-    while (limits->max_threads > FEWEST && limits->max_threads * limits->max_channels > room)
+    const unsigned full = limits->max_threads;
+    limits->room = processors * RONDO_MAX_THREADS / 2;
+    while (limits->max_threads > FEWEST && limits->max_threads * limits->max_channels > limits->room)
         limits->max_threads /= 2;
     limits->max_per_thread = LINES * full / limits->max_threads;
 }

@@ -34,6 +34,7 @@ struct rondo_limits {
     unsigned min_channels, max_channels;
     unsigned max_threads;    /* of a block, unless somebody says otherwise */
     unsigned kernel_threads; /* of a block, whatever is said */
+    unsigned room; /* threads of a launch that leave room for another one like it on the device; 0: any number */
     unsigned max_per_thread; /* lines of a slot that one thread handles in one step */
     uint32_t half_lines;     /* of a mailbox half */
     uint32_t bulk_lines;     /* of a bulk half */
@@ -60,7 +61,7 @@ struct rondo_limits {
 /* Sets two_shot_from to what is built in, for `ranks` ranks. */
 void rondo_limits_preset(struct rondo_limits *limits);
 
-/* Lowers max_threads, and raises max_per_thread as much, so that two launches of most blocks fit on a device of so many
+/* Sets room, lowers max_threads, and raises max_per_thread as much, so that two launches of most blocks fit on a device of so many
  * multiprocessors together. */
 void rondo_limits_share(struct rondo_limits *limits, unsigned processors);
 

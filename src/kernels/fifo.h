@@ -16,9 +16,9 @@
 #ifndef RONDO_KERNELS_FIFO_H
 #define RONDO_KERNELS_FIFO_H
 
-#include "kernels/launch.h"
 #include "kernels/mailbox.h"
 #include "kernels/post.h"
+#include "kernels/trace.h"
 #include "kernels/user.h"
 
 /* What one block runs: transfers first … end - 1, as far as they lie on one FIFO channel. */
@@ -118,6 +118,15 @@ RONDO_FN uint32_t *rondo_fifo_credit(const struct rondo_batch_head *head, char *
                                      unsigned receiver)
 {
     return (uint32_t *)(mailbox + head->fifos.credits_at) + receiver * head->fifos.channels + end->channel;
+}
+
+/* The block has heard from its peer. The trace has what it heard first, and is block 0's, which begins with the launch's first
+ * transfer. The next launch is not let in yet, even if this one is large (launch.h): what comes first does not say that the rest
+ * will, which may be of later launches of the peer. */
+RONDO_FN void rondo_stream_heard(const struct rondo_run *run, const struct rondo_stream *end)
+{
+    if (end->first == 0)
+        rondo_trace_first(run);
 }
 
 /* Waits until the receiver has taken what lay in the place of line `position`; gives back its credit. */
@@ -223,7 +232,7 @@ RONDO_FN void rondo_fifo_recv(const struct rondo_batch_head *head, struct rondo_
             rondo_user_store(t->element, t->aligned, t->buffer, t->bytes, cursor.range.first + (s - cursor.base), line);
         }
         if (from == 0)
-            rondo_launch_heard(run);
+            rondo_stream_heard(run, end);
         if (passes) {
             if (rondo_barrier_any(run->dead))
                 break;

@@ -81,6 +81,7 @@ RONDO_CALL enum rondo_message_end rondo_message_send(const struct rondo_batch_he
     }
     if (rondo_barrier_any(run.dead))
         return RONDO_MESSAGE_DEAD;
+    rondo_stream_heard(&run, &end);
     const struct rondo_line offer = rondo_line_load(at);
     char *to = rondo_offer_reach(head->lane.exports, end.peer, offer.w);
     rondo_barrier();
@@ -128,7 +129,7 @@ RONDO_CALL enum rondo_message_end rondo_message_recv(const struct rondo_batch_he
     }
     if (rondo_barrier_any(run.dead))
         return RONDO_MESSAGE_DEAD;
-    rondo_launch_heard(&run);
+    rondo_stream_heard(&run, &end);
     return RONDO_MESSAGE_DONE;
 }
 

@@ -82,7 +82,7 @@ ncclResult_t rondo_nccl_config(const ncclConfig_t *user, rondoConfig_t *config)
         if (has(user, offsetof(ncclConfig_t, commName), sizeof config->commName, NAME_SINCE))
             config->commName = user->commName;
     }
-    if (policy != NCCL_CONFIG_UNDEF_INT && !env->cta_policy) /* no blocks at all: few are what comes nearest */
+    if (policy != NCCL_CONFIG_UNDEF_INT && env->cta_policy < 0) /* no blocks at all: few are what comes nearest */
         config->ctaPolicy = policy ? RONDO_CTA_POLICY_EFFICIENCY : RONDO_CTA_POLICY_DEFAULT;
     if (env->comm_blocking >= 0)
         config->blocking = (int)env->comm_blocking;

@@ -424,6 +424,12 @@ bool rondo_plan_done(const struct rondo_group_plan *plan)
     return plan->tasks_done == plan->task_count && plan->messages_left == 0;
 }
 
+/* Whether works and messages in one launch would leave no place on the device for another one. */
+static bool is_crowded(const struct rondo_limits *limits, const struct rondo_plan_launch *launch)
+{
+    return limits->room && launch->works && launch->messages && launch->blocks * launch->threads > limits->room;
+}
+
 void rondo_plan_next(struct rondo_group_plan *plan, struct rondo_plan_launch *launch)
 {
     const struct rondo_task *tasks = plan->tasks + plan->tasks_done;
@@ -433,12 +439,18 @@ void rondo_plan_next(struct rondo_group_plan *plan, struct rondo_plan_launch *la
         count = batch_extent(plan->limits, tasks, left);
         count = count ? count : 1;
     }
+    const size_t messages_done = plan->messages_done;
     const bool messages = plan->messages_left && count == left;
     const bool ring = count == 1 && plan_ring(plan->limits, tasks, launch);
     const bool single = !ring && count == 1 && plan_single(plan->limits, tasks, launch);
     /* A direct work has a kernel of its own on all ranks, and so has a ring, whichever of them have messages: these come behind it. */
     if (!ring && (!single || (messages && !launch->direct)))
         plan_batch(plan, count, messages, launch);
+    if (is_crowded(plan->limits, launch)) { /* they come behind it here too, whatever the peers do with theirs */
+        plan->messages_done = messages_done;
+        if (!single || !plan_single(plan->limits, tasks, launch))
+            plan_batch(plan, count, false, launch);
+    }
     plan->tasks_done += launch->works;
     plan->messages_left -= launch->messages;
 }

@@ -1,5 +1,6 @@
 #include "support/holdings.h"
 
+#include "comm/parting.h"
 #include "comm/root.h"
 #include "common/arena.h"
 #include "device/anchor.h"
@@ -35,6 +36,7 @@ static int count_all_threads(void)
 
 struct holdings holdings(void)
 {
+    rondo_partings_reap(); /* what a peer had mapped for longer than this rank waited for it */
     rondo_anchor_reap();
     return (struct holdings){count_fds(),          count_all_threads(), count_shared(), rondo_arena_total_bytes(),
                              rondo_anchor_count(), rondo_root_count()};
