@@ -1,7 +1,9 @@
 /* NCCL's configs, of all its versions, as the drop-in reads them. */
 #include "comm/config.h"
 #include "common/env.h"
+#include "common/face.h"
 #include "nccl/config.h"
+#include "nccl/reading.h"
 #include "support/nccl_config.h"
 
 #include <criterion/criterion.h>
@@ -84,6 +86,24 @@ Test(nccl_configs, give_way_to_the_environments_policy_of_most_blocks_too)
     cr_assert_eq(rondo_nccl_config(&config, &read), rondoSuccess);
     cr_assert_eq(rondo_config_read(&read, &settled), rondoSuccess);
     cr_expect_eq(settled.cta_policy, RONDO_CTA_POLICY_DEFAULT);
+}
+
+Test(nccl_configs, policies_of_blocks_are_read_by_name_and_by_number)
+{
+    static const struct {
+        const char *text;
+        long policy;
+    } cases[] = {{"0", 0}, {"1", 1}, {"2", 1}, {"3", 1}, {"default", 0}, {"NCCL_CTA_POLICY_ZERO", 1}};
+    const size_t n = sizeof cases / sizeof *cases;
+    for (size_t i = 0; i < rondo_nccl_parameter_count; i++) {
+        char room[RONDO_FACE_ROOM];
+        const struct rondo_nccl_parameter *p = &rondo_nccl_parameters[i];
+        if (strcmp(p->name, "NCCL_CTA_POLICY"))
+            continue;
+        for (size_t c = 0; c < n; c++)
+            cr_expect_eq(strtol(p->reading(cases[c].text, room), NULL, 10), cases[c].policy, "%s", cases[c].text);
+        cr_expect_str_eq(p->reading("efficient", room), "efficient", "what it cannot read is left to be refused");
+    }
 }
 
 Test(nccl_configs, that_are_none_are_refused)

@@ -130,7 +130,7 @@ typedef struct {
     int graphLanes; /* lanes for captured ops (1), up to RONDO_MAX_GRAPH_LANES. Each takes the memory that bufferKiB tells of.
                              Same on all ranks; see rondoCommSetGraphLane */
     int unused;    /* not looked at: callers of before ctaPolicy have it behind their last field, holding anything */
-    int ctaPolicy; /* RONDO_CTA_POLICY_…, how maxCTAs is chosen where it is not given. Same on all ranks */
+    int ctaPolicy; /* RONDO_CTA_POLICY_…, how maxCTAs is chosen where it is not given; so ranks must not differ in it */
 } rondoConfig_t;
 
 /* Values as in NCCL, whose third, no blocks at all, Rondo does not have. */

@@ -34,7 +34,7 @@ void rondo_limits_preset(struct rondo_limits *limits)
  * not been measured yet.) */
 void rondo_limits_share(struct rondo_limits *limits, unsigned processors)
 {
-    enum { FEWEST = 128, LINES = 4 };
+    enum { FEWEST = 64, LINES = 4 };
     const unsigned full = limits->max_threads;
     limits->room = processors * RONDO_MAX_THREADS / 2;
     while (limits->max_threads > FEWEST && limits->max_threads * limits->max_channels > limits->room)

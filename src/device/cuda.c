@@ -57,7 +57,7 @@ static rondoResult_t fill_info(struct rondo_device *d)
     info->ordinal = d->ordinal;
     info->capability = major * 10 + minor;
     info->line_bytes = 16;
-    info->default_ctas = 128;
+    info->default_ctas = info->processors < 128 ? info->processors : 128;
     info->default_threads = 512;
     info->default_buffer_kib = 8192;
     info->shareable = descriptors && vmm;

@@ -48,7 +48,7 @@ RONDO_FN struct rondo_run rondo_launch_begin(const struct rondo_lane_args *lane,
 
 /* A large one lets it do so when it has heard from its peers, for it will come to its end then, whatever waits for a place. Until then
  * two launches of a lane, the one waiting for peers and the other for it, would take the place that those of other lanes and comms
- * need, for which the peers may wait: comm/comm.c sees to it that there is place for two lanes with one launch each. */
+ * need, for which the peers may wait: comm/limits.c sees to it that there is place for two lanes with one launch each. */
 RONDO_FN bool rondo_launch_is_large(void)
 {
     return rondo_blocks() * rondo_threads() > RONDO_LARGE_LAUNCH_THREADS;

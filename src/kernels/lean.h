@@ -61,7 +61,7 @@ RONDO_FN void rondo_lean_line(enum rondo_collective collective, enum rondo_dtype
     const struct rondo_lean_places places = rondo_lean_find(ranks, lane, work, line0, i, mine);
     struct rondo_line own, part[RONDO_ARG_PEERS], looked[RONDO_ARG_PEERS];
 
-    struct rondo_run run = rondo_launch_begin(lane, work);
+    struct rondo_run run = rondo_launch_begin_any(lane, work);
     if (mine) {
         own = rondo_input(how, collective, element, &run, me, i);
         if (parts) {
@@ -107,7 +107,7 @@ RONDO_FN void rondo_lean_line(enum rondo_collective collective, enum rondo_dtype
             }
         }
     }
-    rondo_trace_first(&run);
+    rondo_launch_heard(&run);
     rondo_launch_end(&run, 1);
 }
 
@@ -147,7 +147,7 @@ RONDO_FN void rondo_lean_reduce(enum rondo_dtype dtype, enum rondo_redop op, uns
     const struct rondo_lean_places places = rondo_lean_find(ranks, lane, work, 0, i, mine);
     struct rondo_line own, looked[RONDO_ARG_PEERS];
 
-    struct rondo_run run = rondo_launch_begin(lane, work);
+    struct rondo_run run = rondo_launch_begin_any(lane, work);
     if (mine)
         own = rondo_input(how, RONDO_REDUCE, element, &run, me, i);
     rondo_run_step(&run, 0);
@@ -173,7 +173,7 @@ RONDO_FN void rondo_lean_reduce(enum rondo_dtype dtype, enum rondo_redop op, uns
     }
     if (rondo_block() == 0)
         rondo_tokens_take(&run, RONDO_TOKENS_OF_HALF);
-    rondo_trace_first(&run);
+    rondo_launch_heard(&run);
     rondo_launch_end(&run, 1);
 }
 
@@ -189,7 +189,7 @@ RONDO_FN void rondo_lean_broadcast(unsigned element, unsigned ranks, const struc
     const struct rondo_lean_places places = rondo_lean_find(ranks, lane, work, 0, i, mine);
     struct rondo_line line;
 
-    struct rondo_run run = rondo_launch_begin(lane, work);
+    struct rondo_run run = rondo_launch_begin_any(lane, work);
     if (mine && me == root)
         line = rondo_input(how, RONDO_BROADCAST, element, &run, me, i);
     rondo_run_step(&run, 0);
@@ -211,7 +211,7 @@ RONDO_FN void rondo_lean_broadcast(unsigned element, unsigned ranks, const struc
         rondo_output(RONDO_BROADCAST, element, &run, root, i, line);
     if (rondo_block() == 0)
         rondo_tokens_take(&run, RONDO_TOKENS_OF_HALF);
-    rondo_trace_first(&run);
+    rondo_launch_heard(&run);
     rondo_launch_end(&run, 1);
 }
 

@@ -133,7 +133,7 @@ RONDO_CALL enum rondo_message_end rondo_message_recv(const struct rondo_batch_he
     return RONDO_MESSAGE_DONE;
 }
 
-/* Where the lane is stopped, a block touches nothing but the rank's own positions; it does not return early, for the threads of a
+/* Where the lane is stopped, a block touches nothing but the rank's own positions and mailbox; it does not return early, for the threads of a
  * block may learn of the stop one by one, and must meet at the barriers. */
 RONDO_FN void rondo_end_run(const struct rondo_batch_head *head, struct rondo_run *run, const struct rondo_stream *end)
 {

@@ -68,9 +68,11 @@ static const char *read_cumem(const char *text, char *room)
 static const char *read_policy(const char *text, char *room)
 {
     (void)room;
-    if (strcmp(text, "0") == 0 || strcasestr(text, "DEFAULT"))
+    if (strcasestr(text, "EFFICIENCY") || strcasestr(text, "ZERO"))
+        return "1";
+    if (strcasestr(text, "DEFAULT"))
         return "0";
-    return "1";
+    return strcmp(text, "2") == 0 || strcmp(text, "3") == 0 ? "1" : text;
 }
 
 static const char *read_algorithm(const char *text, char *room)
