@@ -3,11 +3,11 @@
 #include "comm/comm.h"
 #include "comm/exports.h"
 #include "common/clock.h"
+#include "support/flicker.h"
+#include "support/mappable.h"
 #include "support/rig.h"
 
 #include <criterion/criterion.h>
-#include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,42 +58,18 @@ static bool has_parts(const struct call *c, bool send)
     return c->op == ALL_TO_ALL || c->op == (send ? REDUCE_SCATTER : ALL_GATHER) || c->op == (send ? SCATTER : GATHER);
 }
 
-/* Memory that other processes can map: any on a GPU, rondoMemAlloc's on the host device. */
-static bool is_mem_alloc(const struct rig *rig)
-{
-    return rig_on_host() && rig->alone;
-}
-
-static void *get_memory(const struct rig *rig, size_t bytes)
-{
-    void *memory = NULL;
-    if (!is_mem_alloc(rig))
-        return rig->machine->alloc(bytes);
-    if (rondoMemAlloc(&memory, bytes) != rondoSuccess)
-        fprintf(stderr, "rank %d: %s\n", rig->rank, rondoGetLastError(NULL));
-    return memory;
-}
-
-static void give_back(const struct rig *rig, void *memory)
-{
-    if (!is_mem_alloc(rig))
-        rig->machine->free(memory);
-    else
-        rondoMemFree(memory);
-}
-
 static void call_free(struct call *c)
 {
-    give_back(c->rig, c->send);
-    give_back(c->rig, c->recv);
+    mappable_free(c->rig, c->send);
+    mappable_free(c->rig, c->recv);
 }
 
 static struct call call_make(struct rig *rig, enum op op, rondoDataType_t type, size_t element, size_t count)
 {
     struct call c = {.rig = rig, .op = op, .type = type, .count = count, .element = element, .root = rig->ranks - 1};
     c.bytes = (count * (size_t)rig->ranks + 64) * element + GUARD;
-    c.send = get_memory(rig, c.bytes);
-    c.recv = get_memory(rig, c.bytes);
+    c.send = mappable_get(rig, c.bytes);
+    c.recv = mappable_get(rig, c.bytes);
     return c;
 }
 
@@ -424,7 +400,7 @@ static int registered(struct rig *rig)
     if (until_direct(&c, NULL, "registered"))
         return 1;
     RIG_OK(rondoCommDeregister(rig->comm, handles[0]));
-    if (!is_mem_alloc(rig) && by_mailbox(&c, NULL, 3, "deregistered"))
+    if (!mappable_is_mem_alloc(rig) && by_mailbox(&c, NULL, 3, "deregistered"))
         return 1;
     RIG_OK(rondoCommDeregister(rig->comm, handles[1]));
     call_free(&c);
@@ -526,47 +502,20 @@ Test(direct, graphs_outlive_their_comm, .timeout = 200)
 
 /* ---- memory that comes and goes while kernels run ---- */
 
-/* Takes this rank's memory back and gives it again, as the exporter does in the middle of launches: some blocks are direct then, and
- * some are not. */
-struct flicker {
-    struct rig *rig;
-    pthread_t thread;
-    int end; /* atomic */
-};
-
-static void *flicker(void *argument)
-{
-    struct flicker *f = argument;
-    const struct rondoComm *comm = f->rig->comm;
-    struct rondo_exports *table = rondo_lanes_exports(comm->anchor, (unsigned)comm->ranks);
-    uint32_t before[RONDO_EXPORTS_MAX];
-    comm->ops->read(comm->device, before, table->usable, sizeof before);
-    for (uint32_t on = 0; on || !__atomic_load_n(&f->end, __ATOMIC_ACQUIRE); on = !on) {
-        for (unsigned n = 0; n < RONDO_EXPORTS_MAX; n++)
-            if (before[n])
-                comm->ops->write(comm->device, &table->usable[n], &on, sizeof on);
-        sched_yield();
-    }
-    for (unsigned n = 0; n < RONDO_EXPORTS_MAX; n++)
-        comm->ops->write(comm->device, &table->usable[n], &before[n], sizeof before[n]);
-    return NULL;
-}
-
 static int flickering(struct rig *rig)
 {
     for (int op = 0; op < OPS; op++)
         for (int variant = 0; variant < 2; variant++) {
             struct call c = call_make(rig, (enum op)op, rondoFloat32, 4,
                                       op == ALL_REDUCE || op == BROADCAST || op == REDUCE ? COUNT : COUNT / 16 * 4);
-            struct flicker f = {.rig = rig};
+            struct flicker f;
             c.in_place = variant == 1 && op != ALL_TO_ALL && op < WORKS;
             struct machine_graph *graph = capture(&c);
             if (until_direct(&c, graph, "captured"))
                 return 1;
-            pthread_create(&f.thread, NULL, flicker, &f);
+            flicker_begin(&f, rig);
             const int failed = rounds(&c, graph, RIG_SLOW ? 6 : 12, "flickering");
-            __atomic_store_n(&f.end, 1, __ATOMIC_RELEASE);
-            pthread_join(f.thread, NULL);
+            flicker_end(&f);
             if (failed)
                 return 1;
             rig->machine->graph_destroy(graph);

@@ -2,14 +2,14 @@
 #include "comm/comm.h"
 #include "comm/exports.h"
 #include "common/clock.h"
+#include "support/flicker.h"
 #include "support/mailbox.h"
+#include "support/mappable.h"
 #include "support/rig.h"
 
 #include "kernels/work.h"
 
 #include <criterion/criterion.h>
-#include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,24 +28,6 @@ struct set {
     size_t at[MESSAGES], bytes;
 };
 
-static void *get(const struct rig *rig, size_t bytes)
-{
-    void *memory = NULL;
-    if (!rig_on_host() || !rig->alone)
-        return rig->machine->alloc(bytes);
-    if (rondoMemAlloc(&memory, bytes) != rondoSuccess)
-        fprintf(stderr, "rank %d: %s\n", rig->rank, rondoGetLastError(NULL));
-    return memory;
-}
-
-static void put_back(const struct rig *rig, void *memory)
-{
-    if (!rig_on_host() || !rig->alone)
-        rig->machine->free(memory);
-    else
-        rondoMemFree(memory);
-}
-
 /* `odd`: every third lies where whole lines do not. */
 static struct set set_make(struct rig *rig, bool odd)
 {
@@ -54,15 +36,15 @@ static struct set set_make(struct rig *rig, bool odd)
         set.at[m] = set.bytes + (odd && m % 3 == 0);
         set.bytes += (sizes[m] + 64) / 16 * 16 + 32;
     }
-    set.send = get(rig, set.bytes);
-    set.recv = get(rig, set.bytes);
+    set.send = mappable_get(rig, set.bytes);
+    set.recv = mappable_get(rig, set.bytes);
     return set;
 }
 
 static void set_free(struct set *set)
 {
-    put_back(set->rig, set->send);
-    put_back(set->rig, set->recv);
+    mappable_free(set->rig, set->send);
+    mappable_free(set->rig, set->recv);
 }
 
 static uint8_t byte_of(int rank, int round, size_t m, size_t i)
@@ -125,30 +107,6 @@ static uint32_t ran(struct rig *rig)
     return n;
 }
 
-struct flicker {
-    struct rig *rig;
-    pthread_t thread;
-    int end; /* atomic */
-};
-
-static void *flicker(void *argument)
-{
-    struct flicker *f = argument;
-    const struct rondoComm *comm = f->rig->comm;
-    struct rondo_exports *table = rondo_lanes_exports(comm->anchor, (unsigned)comm->ranks);
-    uint32_t before[RONDO_EXPORTS_MAX];
-    comm->ops->read(comm->device, before, table->usable, sizeof before);
-    for (uint32_t on = 0; on || !__atomic_load_n(&f->end, __ATOMIC_ACQUIRE); on = !on) {
-        for (unsigned n = 0; n < RONDO_EXPORTS_MAX; n++)
-            if (before[n])
-                comm->ops->write(comm->device, &table->usable[n], &on, sizeof on);
-        sched_yield();
-    }
-    for (unsigned n = 0; n < RONDO_EXPORTS_MAX; n++)
-        comm->ops->write(comm->device, &table->usable[n], &before[n], sizeof before[n]);
-    return NULL;
-}
-
 /* What runs a set: a graph, or else a plan, or else calls. */
 struct runner {
     struct machine_graph *graph;
@@ -202,17 +160,16 @@ static int until_direct(const struct set *set, const struct runner *runner)
 /* Replays, and eager rounds by a plan on some ranks and by calls on the others, while memory comes and goes. */
 static int flickering(const struct set *set, const struct runner *graph, rondoPlan_t plan)
 {
-    struct flicker f = {.rig = set->rig};
+    struct flicker f;
     int failed = 0;
-    pthread_create(&f.thread, NULL, flicker, &f);
+    flicker_begin(&f, set->rig);
     for (int round = 0; round < ROUNDS && !failed; round++) {
         const struct runner eager = {.plan = (round + set->rig->rank) % 2 ? plan : NULL,
                                      .way = (enum way)((graph->way + round) % WAYS)};
         failed = run_round(set, graph, set->recv, round, "flickering") ||
                  run_round(set, &eager, set->recv, round + 100, "eager");
     }
-    __atomic_store_n(&f.end, 1, __ATOMIC_RELEASE);
-    pthread_join(f.thread, NULL);
+    flicker_end(&f);
     return failed;
 }
 
@@ -235,7 +192,7 @@ static int streams(struct rig *rig)
     for (int variant = 0; variant < 2 * WAYS; variant++) {
         struct set set = set_make(rig, variant % 2 && rig->rank % 2);
         struct runner graph = {.way = (enum way)((variant / 2 + rig->rank) % WAYS)}; /* another one on each rank */
-        char *other = get(rig, set.bytes + 16);
+        char *other = mappable_get(rig, set.bytes + 16);
         void *source, *handle;
         rondoPlan_t plan;
         rig->machine->capture_begin(rig->stream, MACHINE_CAPTURE_THREAD_LOCAL);
@@ -256,7 +213,7 @@ static int streams(struct rig *rig)
         rig->machine->graph_destroy(graph.graph);
         rig->machine->source_destroy(source);
         RIG_CHECK(rig_barrier(rig) == 0, "a rank is gone");
-        put_back(rig, other);
+        mappable_free(rig, other);
         set_free(&set);
     }
     return mailboxes_check(rig);

@@ -33,33 +33,6 @@ static void over_all_ways(int ranks, rig_body body, bool copies_only)
 
 /* ---- every op ---- */
 
-static int try_item(struct rig *rig, struct item *item)
-{
-    const struct machine *m = rig->machine;
-    item_prepare(item, rig);
-    item_fill(item, rig);
-    RIG_OK(item_issue(item, rig, rig->comm, rig->stream));
-    m->stream_sync(rig->stream);
-    int failed = item_check(item, rig);
-    m->capture_begin(rig->stream, MACHINE_CAPTURE_THREAD_LOCAL);
-    RIG_OK(item_issue(item, rig, rig->comm, rig->stream));
-    struct machine_graph *graph = m->capture_end(rig->stream);
-    for (int replay = 0; replay < 3 && !failed; replay++) {
-        item_fill(item, rig);
-        m->graph_launch(graph, rig->stream);
-        m->stream_sync(rig->stream);
-        failed = item_check(item, rig);
-    }
-    m->graph_destroy(graph);
-    item_free(item, rig);
-    if (failed) {
-        char text[160];
-        item_describe(item, text, sizeof text);
-        fprintf(stderr, "rank %d: %s\n", rig->rank, text);
-    }
-    return failed;
-}
-
 static int every_op(struct rig *rig)
 {
     static const unsigned bits[] = {4, 10, 15};
@@ -70,7 +43,7 @@ static int every_op(struct rig *rig)
             do
                 item_draw(&item, &draw, rig->ranks, bits[b]);
             while (item.kind != (enum item_kind)kind);
-            if (try_item(rig, &item))
+            if (item_try(&item, rig))
                 return 1;
         }
     return mailboxes_check(rig);

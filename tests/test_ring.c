@@ -225,28 +225,6 @@ Test(ring, gives_the_bits_of_exchanges_among_all_between_threads, .timeout = 300
 
 /* ---- every path ---- */
 
-static int try_item(struct rig *rig, struct item *item)
-{
-    const struct machine *m = rig->machine;
-    item_prepare(item, rig);
-    item_fill(item, rig);
-    RIG_OK(item_issue(item, rig, rig->comm, rig->stream));
-    m->stream_sync(rig->stream);
-    int failed = item_check(item, rig);
-    m->capture_begin(rig->stream, MACHINE_CAPTURE_THREAD_LOCAL);
-    RIG_OK(item_issue(item, rig, rig->comm, rig->stream));
-    struct machine_graph *graph = m->capture_end(rig->stream);
-    for (int replay = 0; replay < 3 && !failed; replay++) {
-        item_fill(item, rig);
-        m->graph_launch(graph, rig->stream);
-        m->stream_sync(rig->stream);
-        failed = item_check(item, rig);
-    }
-    m->graph_destroy(graph);
-    item_free(item, rig);
-    return failed;
-}
-
 /* Ops of all kinds, for rings share lanes with exchanges and messages; of no elements, too. */
 static int every_op(struct rig *rig)
 {
@@ -258,7 +236,7 @@ static int every_op(struct rig *rig)
             do
                 item_draw(&item, &draw, rig->ranks, bits[b]);
             while (item.kind != (enum item_kind)kind);
-            if (try_item(rig, &item))
+            if (item_try(&item, rig))
                 return 1;
         }
     return mailboxes_check(rig);

@@ -371,3 +371,30 @@ int item_check(const struct item *item, struct rig *rig)
     free(got);
     return failed;
 }
+
+int item_try(struct item *item, struct rig *rig)
+{
+    const struct machine *m = rig->machine;
+    item_prepare(item, rig);
+    item_fill(item, rig);
+    RIG_OK(item_issue(item, rig, rig->comm, rig->stream));
+    m->stream_sync(rig->stream);
+    int failed = item_check(item, rig);
+    m->capture_begin(rig->stream, MACHINE_CAPTURE_THREAD_LOCAL);
+    RIG_OK(item_issue(item, rig, rig->comm, rig->stream));
+    struct machine_graph *graph = m->capture_end(rig->stream);
+    for (int replay = 0; replay < 3 && !failed; replay++) {
+        item_fill(item, rig);
+        m->graph_launch(graph, rig->stream);
+        m->stream_sync(rig->stream);
+        failed = item_check(item, rig);
+    }
+    m->graph_destroy(graph);
+    item_free(item, rig);
+    if (failed) {
+        char text[160];
+        item_describe(item, text, sizeof text);
+        fprintf(stderr, "rank %d: %s\n", rig->rank, text);
+    }
+    return failed;
+}

@@ -65,6 +65,9 @@ rondoResult_t item_issue(const struct item *item, const struct rig *rig, rondoCo
 /* 0: memory holds what it must, everywhere. Else it says what does not. */
 int item_check(const struct item *item, struct rig *rig);
 
+/* All of it on the rig's comm and stream: the calls, and a graph of them that is replayed. 0: everything was as it must be. */
+int item_try(struct item *item, struct rig *rig);
+
 /* One line without its end. */
 void item_describe(const struct item *item, char *text, size_t room);
 
