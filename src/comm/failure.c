@@ -6,6 +6,7 @@
 #include "common/face.h"
 #include "common/log.h"
 #include "common/result.h"
+#include "kernels/instances.h"
 #include "kernels/signature.h"
 
 #include <stdarg.h>
@@ -71,9 +72,6 @@ static const char *const collective_names[RONDO_COLLECTIVE_COUNT] = {
     [RONDO_ALL_REDUCE] = "all-reduce", [RONDO_REDUCE_SCATTER] = "reduce-scatter", [RONDO_REDUCE] = "reduce",
     [RONDO_ALL_GATHER] = "all-gather", [RONDO_ALL_TO_ALL] = "all-to-all",         [RONDO_BROADCAST] = "broadcast",
 };
-
-static const char *const algo_names[RONDO_ALGO_COUNT] = {
-    [RONDO_ONE_SHOT] = "one-shot", [RONDO_TWO_SHOT] = "two-shot", [RONDO_RING] = "ring"};
 
 static void signature_text(uint64_t signature, char *text, size_t room)
 {
@@ -162,8 +160,8 @@ static void handle_report(struct rondoComm *comm, unsigned number, const struct 
     if (report->collective < RONDO_COLLECTIVE_COUNT)
         snprintf(where, sizeof where, "in %s (%s, %s, %llu bytes, %s) at epoch %u on channel %u of the %s%s",
                  collective_names[report->collective], dtype_name(report->dtype), redop_name(report->redop),
-                 (unsigned long long)report->bytes, algo_names[report->algo % RONDO_ALGO_COUNT], report->epoch,
-                 report->channel, lane, graph);
+                 (unsigned long long)report->bytes, rondo_algo_name(report->algo), report->epoch, report->channel, lane,
+                 graph);
     else
         snprintf(where, sizeof where, "in a send, a receive or a barrier, at %u in block %u of the %s%s", report->epoch,
                  report->channel, lane, graph);

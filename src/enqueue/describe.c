@@ -99,7 +99,7 @@ static void describe_work(const struct rondo_described_launch *launch, const str
     op->op = rondo_word_collective(work->collective);
     op->type = rondo_word_type(work->dtype);
     op->redop = work->collective <= RONDO_REDUCE ? rondo_word_redop(work->redop) : "";
-    op->algorithm = rondo_word_algo(work->algo);
+    op->algorithm = rondo_algo_name(work->algo);
     op->protocol = rondo_word_protocol(work, launch->line_bytes);
     op->bytes = work->bytes;
     op->count = work->bytes / rondo_dtype_bytes(work->dtype);

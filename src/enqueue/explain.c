@@ -86,7 +86,7 @@ static void describe(const struct rondoComm *comm, const struct explained *op, c
         work = (const struct rondo_work *)((const char *)head + head->works_at);
     choice->algorithm = !op->is_task                      ? "fifo"
                         : op->collective == RONDO_BARRIER ? "tokens"
-                                                          : rondo_word_algo(work->algo);
+                                                          : rondo_algo_name(work->algo);
     if (op->is_task)
         choice->protocol = rondo_word_protocol(op->collective != RONDO_BARRIER ? work : NULL, line_bytes);
     else

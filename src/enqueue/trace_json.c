@@ -36,7 +36,7 @@ static void print_record(const struct rondo_trace_view *view, const struct rondo
         PRINT(", \"kernel\": \"%s\", \"works\": %u, \"messages\": %u, \"bytes\": %llu", rondo_kernel_name(what->kernel),
               what->works, what->messages, (unsigned long long)what->total);
     if (what->works)
-        PRINT(", \"algorithm\": \"%s\", \"bulk\": %s, \"direct\": %s", rondo_word_algo(what->algo),
+        PRINT(", \"algorithm\": \"%s\", \"bulk\": %s, \"direct\": %s", rondo_algo_name(what->algo),
               what->bulk ? "true" : "false", what->direct ? "true" : "false");
     PRINT("}}");
     if (entry->first > entry->arrival) {

@@ -1,6 +1,7 @@
 #include "enqueue/why.h"
 
 #include "common/env.h"
+#include "kernels/instances.h"
 #include "plan/choose.h"
 
 #include <stdarg.h>
@@ -73,7 +74,7 @@ static bool why_ring(struct text *text, const struct rondo_limits *limits, const
 static void why_algo(struct text *text, const struct rondo_limits *limits, const struct rondo_work *work)
 {
     const uint64_t from = limits->two_shot_from[work->collective];
-    const char *name = work->algo == RONDO_TWO_SHOT ? "two-shot" : "one-shot";
+    const char *name = rondo_algo_name(work->algo);
     if (why_ring(text, limits, work) || !rondo_has_shards(work->collective) || limits->ranks == 1)
         return;
     if (work->algo == RONDO_TWO_SHOT && rondo_choose_algo(limits, work->collective, work->bytes) == RONDO_ONE_SHOT) {

@@ -38,13 +38,6 @@ const char *rondo_word_redop(unsigned redop)
     return redop < RONDO_REDOP_COUNT ? words[redop] : "unknown";
 }
 
-const char *rondo_word_algo(unsigned algo)
-{
-    static const char *const words[RONDO_ALGO_COUNT] = {
-        [RONDO_ONE_SHOT] = "one-shot", [RONDO_TWO_SHOT] = "two-shot", [RONDO_RING] = "ring"};
-    return algo < RONDO_ALGO_COUNT ? words[algo] : "unknown";
-}
-
 static const char *protocol(bool direct, bool bulk, int line_bytes)
 {
     if (bulk)

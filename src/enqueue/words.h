@@ -8,7 +8,6 @@ const char *rondo_word_collective(unsigned collective);
 const char *rondo_word_transfer(unsigned kind);
 const char *rondo_word_type(unsigned dtype);
 const char *rondo_word_redop(unsigned redop);
-const char *rondo_word_algo(unsigned algo);
 /* Of a work; NULL: of a barrier. */
 const char *rondo_word_protocol(const struct rondo_work *work, int line_bytes);
 const char *rondo_word_transfer_protocol(const struct rondo_transfer *transfer, int line_bytes);

@@ -70,6 +70,9 @@ unsigned rondo_kernel_single(unsigned collective, unsigned algo, unsigned dtype)
 /* The kernel of a group of works of this kind, RONDO_KERNEL_BATCH if there is none. */
 unsigned rondo_kernel_group(unsigned collective, unsigned algo, unsigned dtype);
 
+/* An exchange's name, for people. */
+const char *rondo_algo_name(unsigned algo);
+
 /* The kernel's name, as profilers show it. */
 const char *rondo_kernel_name(unsigned number);
 

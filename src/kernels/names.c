@@ -65,6 +65,13 @@ unsigned rondo_kernel_group(unsigned collective, unsigned algo, unsigned dtype)
     return find(RONDO_KERNEL_GROUPS, RONDO_KERNEL_BARRIER, &kind);
 }
 
+const char *rondo_algo_name(unsigned algo)
+{
+    static const char *const names[RONDO_ALGO_COUNT] = {
+        [RONDO_ONE_SHOT] = "one-shot", [RONDO_TWO_SHOT] = "two-shot", [RONDO_RING] = "ring"};
+    return algo < RONDO_ALGO_COUNT ? names[algo] : "unknown";
+}
+
 const char *rondo_kernel_name(unsigned number)
 {
     return number < RONDO_KERNEL_COUNT ? kernels[number].name : "";
