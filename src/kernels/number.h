@@ -19,6 +19,22 @@ RONDO_FN uint32_t rondo_float_bits(float f)
     return bits;
 }
 
+#if RONDO_CONVERTS_8_BITS
+RONDO_FN float rondo_widen_E4M3(uint8_t x)
+{
+    return rondo_e4m3_to_float(x);
+}
+RONDO_FN uint8_t rondo_narrow_E4M3(float f)
+{
+    return rondo_float_to_e4m3(f);
+}
+RONDO_FN uint8_t rondo_narrow_E5M2(float f)
+{
+    const uint32_t bits = rondo_float_bits(f), magnitude = bits & 0x7fffffffu;
+    const bool over = magnitude >= 0x47700000u && magnitude <= 0x7f800000u; /* as below */
+    return over ? (uint8_t)((bits >> 24 & 0x80u) | 0x7cu) : rondo_float_to_e5m2(f);
+}
+#else
 RONDO_FN float rondo_widen_E4M3(uint8_t x)
 {
     uint32_t sign = (uint32_t)(x & 0x80u) << 24, exponent = x >> 3 & 15u, mantissa = x & 7u;
@@ -41,10 +57,6 @@ RONDO_FN uint8_t rondo_narrow_E4M3(float f)
     return (uint8_t)(sign | (bits - 0x3c000000u + 0x7ffffu + (bits >> 20 & 1)) >> 20);
 }
 
-RONDO_FN float rondo_widen_E5M2(uint8_t x)
-{
-    return rondo_half_to_float((uint16_t)(x << 8));
-}
 RONDO_FN uint8_t rondo_narrow_E5M2(float f)
 {
     uint32_t bits = rondo_float_bits(f), sign = bits >> 24 & 0x80u;
@@ -56,6 +68,12 @@ RONDO_FN uint8_t rondo_narrow_E5M2(float f)
     if (bits < 0x38800000u) /* below 2^-14, subnormal: round at 2^-16 */
         return (uint8_t)(sign | (rondo_float_bits(rondo_bits_float(bits) + 0x1p7f) - 0x43000000u));
     return (uint8_t)(sign | (bits - 0x38000000u + 0xfffffu + (bits >> 21 & 1)) >> 21);
+}
+#endif
+
+RONDO_FN float rondo_widen_E5M2(uint8_t x)
+{
+    return rondo_half_to_float((uint16_t)(x << 8));
 }
 
 RONDO_FN float rondo_widen_F16(uint16_t x)
