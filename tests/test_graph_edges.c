@@ -351,6 +351,7 @@ static int threads(struct rig *rig)
     struct eager eager = {&b, rig->machine->stream_create(MACHINE_STREAM_NONBLOCKING),
                           rig->machine->alloc(COUNT * sizeof(float)), 0};
     pthread_t issuer;
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing"); /* to allocate may wait for the other ranks' kernels */
     pthread_create(&issuer, NULL, issue_eagerly, &eager);
     for (int round = 0; round < (RIG_SLOW ? 3 : 10); round++) {
         struct taker takers[TAKERS];

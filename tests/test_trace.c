@@ -298,11 +298,11 @@ Test(trace, has_records_of_direct_works)
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2), .no_comm = true}, direct), 0);
 }
 
-/* Two large messages, to a receiver that comes late, and of which the second comes later still: what counts is when the first came,
- * and the receiver for the first. */
+/* Two messages that wait for their receiver, which comes late, and of which the second comes later still: what counts is when the first
+ * came, and the receiver for the first. */
 static int late(struct rig *rig)
 {
-    enum { BYTES = 256 << 10, LATE_NS = 200000000 };
+    enum { BYTES = 4 << 20, LATE_NS = 200000000 };
     static _Thread_local struct trace trace;
     if (make(rig, 4))
         return 1;
