@@ -63,19 +63,16 @@ static uint64_t direct_from(const struct rondoComm *comm, const struct rondo_pat
         return from;
     if (comm->info.line_bytes == 8)
         return 128 << 10; /* the host device: it is to be used */
-    if (collective == RONDO_BROADCAST)
-        return 32 << 20;
     return collective == RONDO_ALL_REDUCE || rooted ? 16 << 20 : (6u << 20) / (comm->limits.ranks - 1);
 }
 
-/* The same for messages. By FIFO one of 1 MiB each way takes 9.6 us between two H200s, and one of 4 MiB 36.7; what offers and answers
- * cost was measured of collectives only (some 5 us), so this is where both are expected to take the same. */
+/* The same for messages: between two H200s, one of 1 MiB each way takes 10.5 us by FIFO and 11.6 directly, one of 2 MiB 18.5 and 14.8. */
 static uint64_t messages_direct_from(const struct rondoComm *comm, const struct rondo_path *slowest)
 {
     uint64_t from;
     if (direct_is_settled(comm, slowest, &from))
         return from;
-    return comm->info.line_bytes == 8 ? 128 << 10 : 1 << 20; /* the host device: it is to be used */
+    return comm->info.line_bytes == 8 ? 128 << 10 : 3 << 19; /* the host device: it is to be used */
 }
 
 /* From which size on an op goes round the ring where that puts less on slow pairs (ring_widest); reckoned, not measured: where what it

@@ -146,6 +146,68 @@ RONDO_CALL uint32_t rondo_fifo_await(struct rondo_run *run, uint32_t room, const
     return taken;
 }
 
+/* A thread's lines i, i + threads, … of a message, as many as it handles at once: what it loads of users' buffers and of FIFOs it has
+ * to wait for, so several are under way together. */
+enum { RONDO_FIFO_CHUNK = 4 };
+struct rondo_fifo_lines {
+    struct rondo_line of[RONDO_FIFO_CHUNK];
+};
+
+/* How many they are: those that are whole, and of words at least, before line `end` and less than `left` lines behind the first; or one of
+ * any kind. */
+RONDO_FN unsigned rondo_fifo_chunk(const struct rondo_transfer *t, uint64_t i, uint64_t end, uint64_t left)
+{
+    uint64_t whole = t->aligned || t->words ? t->bytes / RONDO_LINE_BYTES : 0;
+    unsigned n = 1;
+    if (left < end - i)
+        end = i + left;
+    whole = whole < end ? whole : end;
+    RONDO_UNROLL
+    for (unsigned u = 1; u < RONDO_FIFO_CHUNK; u++)
+        n += i + (uint64_t)u * rondo_threads() < whole;
+    return n;
+}
+
+RONDO_FN void rondo_fifo_load(const struct rondo_transfer *t, const void *buffer, uint64_t i, unsigned n,
+                              struct rondo_fifo_lines *lines)
+{
+    const char *from = (const char *)buffer + i * RONDO_LINE_BYTES;
+    const uint64_t pitch = (uint64_t)rondo_threads() * RONDO_LINE_BYTES;
+    if (n == 1) {
+        lines->of[0] = rondo_user_load(t->element, t->aligned, buffer, t->bytes, i);
+    } else if (t->aligned) {
+        RONDO_UNROLL
+        for (unsigned u = 0; u < RONDO_FIFO_CHUNK; u++)
+            if (u < n)
+                lines->of[u] = *(const struct rondo_line *)(from + u * pitch);
+    } else {
+        RONDO_UNROLL
+        for (unsigned u = 0; u < RONDO_FIFO_CHUNK; u++)
+            if (u < n)
+                lines->of[u] = rondo_user_load_ragged(4, from + u * pitch, RONDO_LINE_BYTES);
+    }
+}
+
+RONDO_FN void rondo_fifo_store(const struct rondo_transfer *t, uint64_t i, unsigned n,
+                               const struct rondo_fifo_lines *lines)
+{
+    char *to = (char *)t->buffer + i * RONDO_LINE_BYTES;
+    const uint64_t pitch = (uint64_t)rondo_threads() * RONDO_LINE_BYTES;
+    if (n == 1) {
+        rondo_user_store(t->element, t->aligned, t->buffer, t->bytes, i, lines->of[0]);
+    } else if (t->aligned) {
+        RONDO_UNROLL
+        for (unsigned u = 0; u < RONDO_FIFO_CHUNK; u++)
+            if (u < n)
+                *(struct rondo_line *)(to + u * pitch) = lines->of[u];
+    } else {
+        RONDO_UNROLL
+        for (unsigned u = 0; u < RONDO_FIFO_CHUNK; u++)
+            if (u < n)
+                rondo_user_store_ragged(4, to + u * pitch, RONDO_LINE_BYTES, lines->of[u]);
+    }
+}
+
 /* Posts lines number … of the FIFO to the end's peer, if need be. One thread, after a barrier. */
 RONDO_FN void rondo_fifo_post(const struct rondo_batch_head *head, const struct rondo_run *run,
                               const struct rondo_stream *end, uint32_t number, uint64_t lines)
@@ -156,8 +218,22 @@ RONDO_FN void rondo_fifo_post(const struct rondo_batch_head *head, const struct 
                      lines);
 }
 
+RONDO_FN void rondo_fifo_put(const struct rondo_batch_head *head, char *mailbox, uint32_t number,
+                             struct rondo_line line)
+{
+    if (rondo_line_is_special(line))
+        rondo_line_send_special(&head->lane, rondo_fifo_line(head, mailbox, number),
+                                rondo_fifo_escape(head, mailbox, number), line);
+    else
+        rondo_line_store(rondo_fifo_line(head, mailbox, number), line);
+}
+
 /* Where posts are needed, the stream is cut where the receiver gives credit: what a part waits for was posted with the parts
- * before it. */
+ * before it.
+ *
+ * All threads take steps of the same length, whatever these have for them: so they are never more than a step apart, and one that waits
+ * for room is not ahead of one whose lines the receiver needs to give that room. Where the FIFO does not hold a step and a quarter, a
+ * step has one line for each. */
 RONDO_FN void rondo_fifo_send(const struct rondo_batch_head *head, struct rondo_run *run,
                               const struct rondo_transfer *transfers, const struct rondo_stream *end)
 {
@@ -167,6 +243,8 @@ RONDO_FN void rondo_fifo_send(const struct rondo_batch_head *head, struct rondo_
     const uint32_t first = rondo_fifo_first(head, end, lane->rank, end->peer), mask = head->fifos.lines - 1;
     const uint32_t quarter = head->fifos.lines / 4, position = rondo_word_load(rondo_fifo_position(head, end));
     const uint64_t total = lane->posts ? rondo_stream_lines(transfers, end) : UINT64_MAX;
+    const bool chunks = !lane->posts && head->fifos.lines - quarter > RONDO_FIFO_CHUNK * rondo_threads();
+    const uint32_t step = (chunks ? RONDO_FIFO_CHUNK : 1) * rondo_threads();
     struct rondo_cursor cursor = rondo_cursor_begin(transfers, end);
     uint32_t taken = rondo_word_load(credit);
     uint64_t s = rondo_thread(), limit = 0;
@@ -177,20 +255,33 @@ RONDO_FN void rondo_fifo_send(const struct rondo_batch_head *head, struct rondo_
             limit += quarter - ((position + (uint32_t)limit) & (quarter - 1));
         limit = lane->posts && limit < total ? limit : total;
         RONDO_ROLLED
-        for (; s < limit && !run->dead && rondo_cursor_seek(end, &cursor, s); s += rondo_threads()) {
-            const struct rondo_transfer *t = cursor.transfer;
-            const uint32_t p = position + (uint32_t)s, number = first + (p & mask);
-            const struct rondo_line line =
-                rondo_user_load(t->element, t->aligned, t->buffer, t->bytes, cursor.range.first + (s - cursor.base));
-            if (p - taken >= head->fifos.lines)
-                taken = rondo_fifo_await(run, head->fifos.lines, credit, end->peer, p);
-            if (run->dead)
-                break;
-            if (rondo_line_is_special(line))
-                rondo_line_send_special(lane, rondo_fifo_line(head, mailbox, number),
-                                        rondo_fifo_escape(head, mailbox, number), line);
-            else
-                rondo_line_store(rondo_fifo_line(head, mailbox, number), line);
+        for (; s < limit && !run->dead && rondo_cursor_seek(end, &cursor, s); s += step) {
+            const uint32_t p = position + (uint32_t)s, last = p + step - rondo_threads();
+            const uint64_t i = cursor.range.first + (s - cursor.base);
+            if (chunks && last - taken >= head->fifos.lines)
+                taken = rondo_word_load(credit);
+            if (chunks && last - taken < head->fifos.lines &&
+                rondo_fifo_chunk(cursor.transfer, i, cursor.range.end, limit - s) == RONDO_FIFO_CHUNK) {
+                struct rondo_fifo_lines lines;
+                rondo_fifo_load(cursor.transfer, cursor.transfer->buffer, i, RONDO_FIFO_CHUNK, &lines);
+                RONDO_UNROLL
+                for (unsigned u = 0; u < RONDO_FIFO_CHUNK; u++)
+                    rondo_fifo_put(head, mailbox, first + ((p + u * rondo_threads()) & mask), lines.of[u]);
+                continue;
+            }
+            RONDO_ROLLED
+            for (uint64_t one = s; one < limit && one < s + step && rondo_cursor_seek(end, &cursor, one);
+                 one += rondo_threads()) {
+                const struct rondo_transfer *t = cursor.transfer;
+                const uint32_t at = position + (uint32_t)one;
+                const struct rondo_line line = rondo_user_load(t->element, t->aligned, t->buffer, t->bytes,
+                                                               cursor.range.first + (one - cursor.base));
+                if (at - taken >= head->fifos.lines)
+                    taken = rondo_fifo_await(run, head->fifos.lines, credit, end->peer, at);
+                if (run->dead)
+                    break;
+                rondo_fifo_put(head, mailbox, first + (at & mask), line);
+            }
         }
         if (lane->posts && !rondo_barrier_any(run->dead) && rondo_thread() == 0)
             rondo_fifo_post(head, run, end, first + ((position + (uint32_t)from) & mask), limit - from);
@@ -215,24 +306,35 @@ RONDO_FN void rondo_fifo_recv(const struct rondo_batch_head *head, struct rondo_
     uint64_t s = rondo_thread(), limit = 0;
     RONDO_ROLLED
     while (limit < total) {
-        const uint64_t from = limit;
         limit += quarter - ((position + (uint32_t)limit) & (quarter - 1));
         const bool passes = limit <= total; /* a multiple of a quarter */
         limit = passes ? limit : total;
         RONDO_ROLLED
-        for (; s < limit && !run->dead; s += rondo_threads()) {
+        for (unsigned n; s < limit && !run->dead; s += n * rondo_threads()) {
             rondo_cursor_seek(end, &cursor, s);
             const struct rondo_transfer *t = cursor.transfer;
-            const uint32_t number = first + ((position + (uint32_t)s) & mask);
-            char *at = rondo_fifo_line(head, mailbox, number);
-            const struct rondo_line line =
-                rondo_line_take(run, at, rondo_fifo_escape(head, mailbox, number), end->peer, rondo_line_load(at));
+            const uint64_t i = cursor.range.first + (s - cursor.base);
+            const uint32_t p = position + (uint32_t)s;
+            struct rondo_fifo_lines lines;
+            n = rondo_fifo_chunk(t, i, cursor.range.end, limit - s);
+            RONDO_UNROLL
+            for (unsigned u = 0; u < RONDO_FIFO_CHUNK; u++)
+                if (u < n)
+                    lines.of[u] =
+                        rondo_line_load(rondo_fifo_line(head, mailbox, first + ((p + u * rondo_threads()) & mask)));
+            RONDO_UNROLL
+            for (unsigned u = 0; u < RONDO_FIFO_CHUNK; u++) {
+                const uint32_t number = first + ((p + u * rondo_threads()) & mask);
+                if (u < n && !run->dead)
+                    lines.of[u] = rondo_line_take(run, rondo_fifo_line(head, mailbox, number),
+                                                  rondo_fifo_escape(head, mailbox, number), end->peer, lines.of[u]);
+            }
             if (run->dead)
                 break;
-            rondo_user_store(t->element, t->aligned, t->buffer, t->bytes, cursor.range.first + (s - cursor.base), line);
+            if (s < rondo_threads())
+                rondo_stream_heard(run, end);
+            rondo_fifo_store(t, i, n, &lines);
         }
-        if (from == 0)
-            rondo_stream_heard(run, end);
         if (passes) {
             if (rondo_barrier_any(run->dead))
                 break;
@@ -257,12 +359,15 @@ RONDO_FN void rondo_fifo_copy(const struct rondo_run *run, const struct rondo_tr
                               const struct rondo_stream *end)
 {
     struct rondo_cursor cursor = rondo_cursor_begin(transfers, end);
+    unsigned n;
     RONDO_ROLLED
-    for (uint64_t s = rondo_thread(); !run->dead && rondo_cursor_seek(end, &cursor, s); s += rondo_threads()) {
+    for (uint64_t s = rondo_thread(); !run->dead && rondo_cursor_seek(end, &cursor, s); s += n * rondo_threads()) {
         const struct rondo_transfer *t = cursor.transfer;
         const uint64_t i = cursor.range.first + (s - cursor.base);
-        rondo_user_store(t->element, t->aligned, t->buffer, t->bytes, i,
-                         rondo_user_load(t->element, t->aligned, t->from, t->bytes, i));
+        struct rondo_fifo_lines lines;
+        n = rondo_fifo_chunk(t, i, cursor.range.end, UINT64_MAX);
+        rondo_fifo_load(t, t->from, i, n, &lines);
+        rondo_fifo_store(t, i, n, &lines);
     }
 }
 
