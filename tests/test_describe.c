@@ -171,7 +171,7 @@ static int every_op(struct rig *rig)
 
     SAYS(d.text, "10 nodes: 9 kernels of Rondo's with 12 ops, %s; 9 edges",
          rig_on_host() ? "0 other kernels, 1 other node" : "1 other kernel, 0 other nodes");
-    SAYS(d.text, "\n  %d  rondo_all_reduce_oneshot_F32, ", 0);
+    SAYS(d.text, "\n  %d  rondo_all_reduce_oneshot_%sF32, ", 0, rig_on_host() ? "" : "line_"); /* of one thread */
     SAYS(d.text, "comm a \"named\" one rank %d of %d, graph lane, graph 1\n", me, n);
     SAYS(d.text, "all_reduce sum %d float32 (%d bytes), one-shot, line%d, ", COUNT, 4 * COUNT, rig_on_host() ? 8 : 16);
     SAYS(d.text, "all_reduce max %d bfloat16 (66 bytes)", 33);
@@ -311,7 +311,7 @@ static int shapes(struct rig *rig)
     RIG_CHECK(!strcmp(d.text, of_clone.text) && !strcmp(d.json, of_clone.json), "the clone is\n%s", of_clone.text);
     SAYS(d.text, "%d nodes: 3 kernels of Rondo's with 3 ops, 0 other kernels, 3 other nodes; 5 edges\n", 6);
     SAYS(d.text, "\n  %d  host\n", 1);
-    SAYS(d.text, "\n  %d  graph, after 0\n        0  rondo_all_reduce_oneshot_F32, ", 2);
+    SAYS(d.text, "\n  %d  graph, after 0\n        0  rondo_all_reduce_oneshot_line_F32, ", 2);
     SAYS(d.text, "\n  %d  memset, after 2 1\n", 3);
     SAYS(d.json, "\"type\": \"graph\", \"rondo\": false, \"graphs\": [{\"nodes\": [{\"node\": %d, \"type\": \"kernel\"",
          0);

@@ -40,10 +40,11 @@ Test(explain, knows_every_op_of_every_type_and_size)
 
 static int known_choices(struct rig *rig)
 {
+    const bool line = rig->ranks == 2 || rig->ranks == 4 || rig->ranks == 8;
     rondoChoice_t choice = RONDO_CHOICE_INITIALIZER;
     EXPLAIN("all_reduce", 64, rondoFloat, rondoSum);
     SAYS(algorithm, "one-shot");
-    SAYS(kernel, "rondo_all_reduce_oneshot_F32");
+    SAYS(kernel, line ? "rondo_all_reduce_oneshot_line_F32" : "rondo_all_reduce_oneshot_F32");
     SAYS(protocol, rig_on_host() ? "line8" : "line16");
     RIG_CHECK(choice.steps == 1, "%zu", choice.steps);
     EXPLAIN("all_reduce", (size_t)1 << 28, rondoFloat, rondoSum);
@@ -52,15 +53,15 @@ static int known_choices(struct rig *rig)
     RIG_CHECK(choice.steps > 1, "%zu", choice.steps);
     EXPLAIN("all_reduce", 64, rondoHalf, rondoProd);
     SAYS(algorithm, "one-shot");
-    SAYS(kernel, "rondo_all_reduce_oneshot_F16");
+    SAYS(kernel, line ? "rondo_all_reduce_oneshot_line_F16" : "rondo_all_reduce_oneshot_F16");
     EXPLAIN("all_reduce", (size_t)1 << 28, rondoInt8, rondoMax);
     SAYS(algorithm, "two-shot");
     SAYS(kernel, "rondo_all_reduce_twoshot_I8");
     EXPLAIN("all_gather", 64, rondoHalf, rondoSum);
-    SAYS(kernel, "rondo_all_gather");
+    SAYS(kernel, line ? "rondo_all_gather_line" : "rondo_all_gather");
     EXPLAIN("send", 64, rondoHalf, rondoSum);
     SAYS(algorithm, "fifo");
-    SAYS(kernel, "rondo_transfers");
+    SAYS(kernel, rig_on_host() ? "rondo_transfers" : "rondo_transfers_line"); /* by one thread */
     RIG_CHECK(choice.channels == 1, "%d", choice.channels);
     EXPLAIN("all_to_allv", 64, rondoHalf, rondoSum);
     RIG_CHECK(choice.channels == 2 * rig->ranks - 1, "%d", choice.channels);

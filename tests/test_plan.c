@@ -19,6 +19,7 @@ static struct rondo_limits gpu_limits(unsigned ranks)
                                   .min_channels = 1,
                                   .max_channels = 128,
                                   .max_threads = 512,
+                                  .lean_threads = 512,
                                   .kernel_threads = 512,
                                   .max_per_thread = 4,
                                   .half_lines = 8192 * 32,
@@ -69,6 +70,11 @@ static uint64_t slots(const struct rondo_limits *limits, const struct rondo_work
     return (uint64_t)(limits->ranks - 1) * (work->algo == RONDO_TWO_SHOT ? 2 : 1);
 }
 
+static bool is_lean(const struct rondo_plan_launch *launch)
+{
+    return launch->kernel >= RONDO_KERNEL_LEANS && launch->kernel < RONDO_KERNEL_GROUPS;
+}
+
 /* What must hold of every work: it fits into the mailbox, its steps cover it, its channels are there. */
 static void check_work(const struct rondo_limits *limits, const struct rondo_plan_launch *launch,
                        const struct rondo_work *work)
@@ -83,7 +89,7 @@ static void check_work(const struct rondo_limits *limits, const struct rondo_pla
     cr_assert_gt(work->channels, 0);
     cr_assert_leq(work->channel0 + work->channels, launch->blocks);
     cr_assert_leq(launch->blocks, limits->max_channels);
-    cr_assert_leq(launch->threads, limits->max_threads);
+    cr_assert_leq(launch->threads, is_lean(launch) ? limits->lean_threads : limits->max_threads);
     if (work->steps > 1 && work->algo == RONDO_TWO_SHOT && limits->half_lines >= 2 * limits->ranks * limits->ranks)
         cr_assert_geq(work->step_lines, limits->ranks);
     if (work->steps > 1)
@@ -99,8 +105,12 @@ Test(plan, leaves_room_for_two_launches)
             struct rondo_limits limits = {.max_channels = channels, .max_threads = 512, .kernel_threads = 512};
             rondo_limits_share(&limits, processors[i]);
             const unsigned in_a_processor = 65536 / RONDO_MAX_REGISTERS / limits.max_threads;
+            const unsigned leans = 65536 / RONDO_LEAN_REGISTERS / limits.lean_threads;
             cr_assert(2 * channels <= processors[i] * in_a_processor, "%u blocks of %u threads on %u processors",
                       channels, limits.max_threads, processors[i]);
+            cr_assert(2 * channels <= processors[i] * leans, "%u lean blocks of %u threads on %u processors", channels,
+                      limits.lean_threads, processors[i]);
+            cr_assert_geq(limits.lean_threads, limits.max_threads);
             cr_assert(limits.max_threads == 512 || 4 * limits.max_threads * channels > processors[i] * 512,
                       "%u blocks of %u threads could have more on %u processors", channels, limits.max_threads,
                       processors[i]);
@@ -136,8 +146,10 @@ Test(plan, leaves_room_for_two_launches_with_messages)
                 rondo_plan_next(&plan, &launch);
                 works += launch.works;
                 taken += launch.messages;
-                cr_assert_leq(2 * launch.blocks * launch.threads, 132 * 512, "%u blocks of %u threads, %zu elements",
-                              launch.blocks, launch.threads, count);
+                const bool lean = is_lean(&launch) || launch.kernel == RONDO_KERNEL_TRANSFERS_LEAN;
+                const unsigned registers = lean ? RONDO_LEAN_REGISTERS : RONDO_MAX_REGISTERS;
+                cr_assert_leq(2 * launch.blocks * launch.threads * registers, 132 * 65536,
+                              "%u blocks of %u threads, %zu elements", launch.blocks, launch.threads, count);
             }
             cr_assert_eq(works, 1);
             cr_assert_eq(taken, number);

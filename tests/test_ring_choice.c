@@ -195,7 +195,7 @@ Test(ring_choice, gives_ranks_the_same_launch_wherever_their_buffers_are)
     plan_next(&limits, &task, &there);
     struct rondo_work *a = &here.args.ring.work, *b = &there.args.ring.work;
     cr_expect(a->aligned && !b->aligned);
-    a->send = b->send, a->aligned = b->aligned;
+    a->send = b->send, a->aligned = b->aligned, a->words = b->words;
     cr_expect(!memcmp(&here, &there, sizeof here));
     cr_expect_neq(here.args.ring.head.signature, 0);
 }

@@ -68,7 +68,7 @@ static void set_limits(struct rondo_making *m)
             limits->max_threads = (unsigned)m->cards[r].threads;
         processors = m->cards[r].processors < processors ? m->cards[r].processors : processors;
     }
-    limits->kernel_threads = limits->max_threads;
+    limits->kernel_threads = limits->lean_threads = limits->max_threads;
     limits->max_per_thread = 1u << 20;
     if (limits->max_threads > 1)
         rondo_limits_share(limits, (unsigned)processors);

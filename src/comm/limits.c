@@ -18,20 +18,20 @@ static void set_fifos(struct rondo_limits *limits)
 
 /* Two-shot pays a second trip over the link; one-shot sends (n-1) - 2(n-1)/n times the message more: in an all-reduce all
  * ranks do, in a broadcast the root does, in a reduce it receives so much more. They cost the same where trip * bandwidth bytes
- * equal that surplus: 280 KB for 4 ranks, 80 KB for 8. With 2 ranks there is no surplus. */
+ * equal that surplus: 280 KB for 4 ranks, 80 KB for 8. With 2 ranks there is no surplus, but each rank loads and reduces all: of 4 MiB in
+ * 17.0 us and two-shot in 19.5, of 8 MiB in 39.5 and 30.2 (two H200s). */
 void rondo_limits_preset(struct rondo_limits *limits)
 {
     enum { TRIP_BYTES = 420 * 1000 }; /* 1.2 us at 350 GB/s */
     const uint64_t n = limits->ranks;
-    const uint64_t most = n <= 2 ? 2u << 20 : TRIP_BYTES * n / ((n - 1) * (n - 2));
+    const uint64_t most = n <= 2 ? 4u << 20 : TRIP_BYTES * n / ((n - 1) * (n - 2));
     for (unsigned c = 0; c < RONDO_COLLECTIVE_COUNT; c++)
         limits->two_shot_from[c] = most + 1;
 }
 
-/* Each with all registers that kernels may have: an eager one and a replay, or those of two comms. Else each rank might run another
- * one first, and all would wait for ever. A step has as many lines as with full blocks. (All-reduce of 256 MiB between two H200s took
- * 799 us with 32 blocks of 512 threads, and 792 with 128, which are all of the device. 128 blocks of 256, which this gives there, have
- * not been measured yet.) */
+/* Each with all registers that its kernel may have: an eager one and a replay, or those of two comms. Else each rank might run another
+ * one first, and all would wait for ever. A step has as many lines as with full blocks. On two H200s, where this gives 128 blocks 256
+ * threads (lean ones 512), all-reduce of 2 MiB takes 10.6 us, with 512 9.8; of 4 MiB 19.4 and 16.5, from 8 MiB on the same. */
 void rondo_limits_share(struct rondo_limits *limits, unsigned processors)
 {
     enum { FEWEST = 64, LINES = 4 };
@@ -40,6 +40,10 @@ void rondo_limits_share(struct rondo_limits *limits, unsigned processors)
     while (limits->max_threads > FEWEST && limits->max_threads * limits->max_channels > limits->room)
         limits->max_threads /= 2;
     limits->max_per_thread = LINES * full / limits->max_threads;
+    limits->lean_threads = full;
+    while (limits->lean_threads > limits->max_threads &&
+           limits->lean_threads * limits->max_channels > limits->room * RONDO_MAX_REGISTERS / RONDO_LEAN_REGISTERS)
+        limits->lean_threads /= 2;
 }
 
 void rondo_limits_fit(struct rondo_limits *limits, uint64_t bytes)

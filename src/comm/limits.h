@@ -33,6 +33,7 @@ struct rondo_limits {
     unsigned line_bytes;
     unsigned min_channels, max_channels;
     unsigned max_threads;    /* of a block, unless somebody says otherwise */
+    unsigned lean_threads;   /* the same in kernels that take half the registers */
     unsigned kernel_threads; /* of a block, whatever is said */
     unsigned room; /* threads of a launch that leave room for another one like it on the device; 0: any number */
     unsigned max_per_thread; /* lines of a slot that one thread handles in one step */
@@ -61,8 +62,8 @@ struct rondo_limits {
 /* Sets two_shot_from to what is built in, for `ranks` ranks. */
 void rondo_limits_preset(struct rondo_limits *limits);
 
-/* Sets room, lowers max_threads, and raises max_per_thread as much, so that two launches of most blocks fit on a device of so many
- * multiprocessors together. */
+/* Sets room and lean_threads, lowers max_threads, and raises max_per_thread as much, so that two launches of most blocks fit on a device
+ * of so many multiprocessors together. */
 void rondo_limits_share(struct rondo_limits *limits, unsigned processors);
 
 /* Sets what depends on how large a mailbox is: `bytes` are those of one half of one lane's. All of a comm's mailboxes of the

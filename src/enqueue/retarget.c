@@ -107,6 +107,7 @@ static rondoResult_t move_work(const struct job *job, const struct rondo_lane_ar
     }
     work->send = send;
     work->aligned = aligned;
+    work->words = work->words && (((uintptr_t)send | (uintptr_t)work->recv) & 3) == 0;
     return send && work->recv
                ? rondo_check_in_place(work->collective, lane->rank, lane->ranks, send, work->recv, work->bytes)
                : rondoSuccess;
@@ -128,6 +129,7 @@ static rondoResult_t move_transfer(const struct job *job, unsigned kind, struct 
     else if (transfer->buffer != before)
         transfer->number = RONDO_EXPORT_NONE; /* as for works, below */
     transfer->aligned = aligned;
+    transfer->words = (((uintptr_t)transfer->buffer | (uintptr_t)from) & 3) == 0;
     return rondoSuccess;
 }
 

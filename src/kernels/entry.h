@@ -11,6 +11,13 @@
 #include "kernels/post.h"
 #include "kernels/transfer.h"
 
+/* Nothing is known of the works when it is compiled. */
+RONDO_FN struct rondo_form rondo_form_any(void)
+{
+    const struct rondo_form form = {.how = {0, 1, true}, .any = true};
+    return form;
+}
+
 /* ---- a launch of one work ---- */
 
 RONDO_FN void rondo_single_steps(struct rondo_form form, const struct rondo_single_args *args)
@@ -22,25 +29,13 @@ RONDO_FN void rondo_single_steps(struct rondo_form form, const struct rondo_sing
     struct rondo_run run = rondo_launch_begin_any(&args->lane, work);
     rondo_launch_mark(&run);
     if (!form.direct || !work->direct ||
-        !rondo_direct_run(form.how, form.wide, form.collective, form.dtype, form.op, form.element, &args->exports,
-                          &run)) {
+        !rondo_direct_run(form.how, form.collective, form.dtype, form.op, form.element, &args->exports, &run)) {
         if (work->bulk)
             rondo_bulk_run(form, work, &run);
         else
             rondo_part_run(form, &part, &run);
     }
     rondo_launch_end(&run, work->steps);
-}
-
-RONDO_FN void rondo_single_lean(enum rondo_collective collective, enum rondo_dtype dtype, enum rondo_redop op,
-                                unsigned element, unsigned ranks, const struct rondo_single_args *args)
-{
-    if (collective == RONDO_BROADCAST)
-        rondo_lean_broadcast(element, ranks, args);
-    else if (collective == RONDO_REDUCE)
-        rondo_lean_reduce(dtype, op, ranks, args);
-    else
-        rondo_lean_all(collective, dtype, op, element, ranks, args);
 }
 
 /* The same for a constant number of ranks. */
@@ -53,21 +48,13 @@ RONDO_FN void rondo_single_of(struct rondo_form form, unsigned ranks, unsigned c
 }
 
 RONDO_FN void rondo_single_as(enum rondo_collective collective, enum rondo_algo algo, enum rondo_dtype dtype,
-                              enum rondo_redop op, bool tuned, bool wide, const struct rondo_single_args *args)
+                              enum rondo_redop op, bool tuned, const struct rondo_single_args *args)
 {
     const unsigned ranks = args->lane.ranks;
     const unsigned element = rondo_dtype_bytes(rondo_reduces(collective) ? dtype : args->work.dtype);
     const bool direct = !rondo_owns_shards(collective) || algo == RONDO_TWO_SHOT;
-    const struct rondo_form form = {{0, 1, false}, false, direct, wide, collective, algo, dtype, op, element};
-    const bool lean = algo == RONDO_ONE_SHOT && !args->work.bulk && args->work.steps == 1 &&
-                      args->work.step_lines == args->work.channels * rondo_threads();
-    if (lean && ranks == 2)
-        rondo_single_lean(collective, dtype, op, element, 2, args);
-    else if (RONDO_VARIANTS && lean && ranks == 4)
-        rondo_single_lean(collective, dtype, op, element, 4, args);
-    else if (RONDO_VARIANTS && lean && ranks == 8)
-        rondo_single_lean(collective, dtype, op, element, 8, args);
-    else if (tuned && ranks == 2)
+    const struct rondo_form form = {{0, 1, false}, false, direct, collective, algo, dtype, op, element};
+    if (tuned && ranks == 2)
         rondo_single_of(form, 2, 4, args);
     else if (RONDO_VARIANTS && tuned && ranks == 4)
         rondo_single_of(form, 4, 2, args);
@@ -83,9 +70,52 @@ RONDO_FN void rondo_single_body(enum rondo_collective collective, enum rondo_alg
                                 bool tuned, const struct rondo_single_args *args)
 {
     if (!rondo_reduces(collective) || (tuned && args->work.redop == RONDO_SUM))
-        rondo_single_as(collective, algo, dtype, RONDO_SUM, tuned, tuned, args);
+        rondo_single_as(collective, algo, dtype, RONDO_SUM, tuned, args);
     else
-        rondo_single_as(collective, algo, dtype, (enum rondo_redop)args->work.redop, false, tuned, args);
+        rondo_single_as(collective, algo, dtype, (enum rondo_redop)args->work.redop, false, args);
+}
+
+/* One work on the batch's code. */
+RONDO_FN void rondo_single_any(const struct rondo_single_args *args)
+{
+    rondo_single_steps(rondo_form_any(), args);
+}
+
+/* ---- a launch of one work that gives no thread more than a line ---- */
+
+RONDO_FN void rondo_lean_of(enum rondo_collective collective, enum rondo_dtype dtype, enum rondo_redop op,
+                            unsigned element, unsigned ranks, const struct rondo_single_args *args)
+{
+    if (collective == RONDO_BROADCAST)
+        rondo_lean_broadcast(element, ranks, args);
+    else if (collective == RONDO_REDUCE)
+        rondo_lean_reduce(dtype, op, ranks, args);
+    else
+        rondo_lean_all(collective, dtype, op, element, ranks, args);
+}
+
+/* The plan makes such launches for these numbers of ranks only. */
+RONDO_FN void rondo_lean_as(enum rondo_collective collective, enum rondo_dtype dtype, enum rondo_redop op,
+                            const struct rondo_single_args *args)
+{
+    const unsigned element = rondo_dtype_bytes(rondo_reduces(collective) ? dtype : args->work.dtype);
+    if (args->lane.ranks == 2)
+        rondo_lean_of(collective, dtype, op, element, 2, args);
+    else if (!RONDO_VARIANTS)
+        rondo_single_any(args);
+    else if (args->lane.ranks == 4)
+        rondo_lean_of(collective, dtype, op, element, 4, args);
+    else
+        rondo_lean_of(collective, dtype, op, element, 8, args);
+}
+
+RONDO_FN void rondo_lean_body(enum rondo_collective collective, enum rondo_dtype dtype, bool tuned,
+                              const struct rondo_single_args *args)
+{
+    if (!rondo_reduces(collective) || (tuned && args->work.redop == RONDO_SUM))
+        rondo_lean_as(collective, dtype, RONDO_SUM, args);
+    else
+        rondo_lean_as(collective, dtype, (enum rondo_redop)args->work.redop, args);
 }
 
 /* ---- a barrier alone, of one block ---- */
@@ -109,12 +139,8 @@ RONDO_FN void rondo_barrier_body(const struct rondo_lane_args *lane)
 RONDO_FN void rondo_transfers_body(const struct rondo_batch_head *head)
 {
     const struct rondo_stream stream = rondo_stream_of(head, rondo_block());
-    struct rondo_range range;
-    if (rondo_stream_is_lean(head, &stream, &range)) {
-        if (stream.kind == RONDO_SEND)
-            rondo_lean_send(head, &stream, range);
-        else
-            rondo_lean_recv(head, &stream, range);
+    if (rondo_stream_is_lean(head, &stream)) {
+        rondo_lean_transfer(head, &stream);
         return;
     }
     struct rondo_run run = rondo_launch_begin_any(&head->lane, NULL);
@@ -124,14 +150,14 @@ RONDO_FN void rondo_transfers_body(const struct rondo_batch_head *head)
     rondo_launch_end(&run, 0);
 }
 
-/* ---- a batch ---- */
-
-/* Nothing is known of its works when it is compiled. */
-RONDO_FN struct rondo_form rondo_form_any(void)
+/* The plan makes such launches of lean streams only. */
+RONDO_FN void rondo_transfers_lean_body(const struct rondo_batch_head *head)
 {
-    const struct rondo_form form = {.how = {0, 1, true}, .any = true};
-    return form;
+    const struct rondo_stream stream = rondo_stream_of(head, rondo_block());
+    rondo_lean_transfer(head, &stream);
 }
+
+/* ---- a batch ---- */
 
 /* What the ranks of a launch run must be the same. One block asks, before anything of the launch is sent. */
 RONDO_CALL void rondo_batch_check(const struct rondo_batch_head *head, struct rondo_run run)
@@ -204,12 +230,6 @@ RONDO_FN void rondo_group_body(enum rondo_collective collective, enum rondo_dtyp
         rondo_group_as(collective, dtype, RONDO_SUM, head);
     else
         rondo_group_as(collective, dtype, (enum rondo_redop)works->redop, head);
-}
-
-/* One work on the batch's code. */
-RONDO_FN void rondo_single_any(const struct rondo_single_args *args)
-{
-    rondo_single_steps(rondo_form_any(), args);
 }
 
 #endif

@@ -67,7 +67,7 @@ RONDO_FN struct rondo_line rondo_input(struct rondo_how how, unsigned collective
 {
     const struct rondo_work *work = run->work;
     const char *from = (const char *)work->send + (rondo_sends_parts(collective) ? r * work->bytes : 0);
-    const struct rondo_line line = rondo_user_load(element, work->aligned, from, work->bytes, i);
+    const struct rondo_line line = rondo_user_load(work->words ? 4 : element, work->aligned, from, work->bytes, i);
     return how.generic && work->scaling ? rondo_scale(work, line) : line;
 }
 
@@ -77,7 +77,7 @@ RONDO_FN void rondo_output(unsigned collective, unsigned element, const struct r
 {
     const struct rondo_work *work = run->work;
     char *to = (char *)work->recv + (rondo_recvs_parts(collective) ? s * work->bytes : 0);
-    rondo_user_store(element, work->aligned, to, work->bytes, i, line);
+    rondo_user_store(work->words ? 4 : element, work->aligned, to, work->bytes, i, line);
 }
 
 /* Whether what a rank has for itself lies where it belongs already. */

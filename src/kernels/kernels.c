@@ -23,6 +23,17 @@
 RONDO_PARTS(RONDO_SINGLES_OF, SINGLE)
 RONDO_MOVES(SINGLE)
 
+#define LEAN(name, COLLECTIVE, ALGO, DTYPE, tuned)                                                  \
+    RONDO_KERNEL name(const void *args)                                                             \
+    {                                                                                               \
+        if (RONDO_##DTYPE == RONDO_F32 || RONDO_##DTYPE == RONDO_BF16 || RONDO_##DTYPE == RONDO_U8) \
+            rondo_lean_body(RONDO_##COLLECTIVE, RONDO_##DTYPE, TUNED(DTYPE), args);                 \
+        else                                                                                        \
+            rondo_single_any(args);                                                                 \
+    }
+RONDO_PARTS(RONDO_LEANS_OF, LEAN)
+RONDO_LEAN_MOVES(LEAN)
+
 #define GROUP(name, COLLECTIVE, ALGO, DTYPE, tuned)                       \
     RONDO_KERNEL name(const void *args)                                   \
     {                                                                     \
@@ -38,6 +49,11 @@ RONDO_KERNEL barrier(const void *args)
 RONDO_KERNEL transfers(const void *args)
 {
     rondo_transfers_body(args);
+}
+
+RONDO_KERNEL transfers_lean(const void *args)
+{
+    rondo_transfers_lean_body(args);
 }
 
 RONDO_KERNEL batch(const void *args)
@@ -57,10 +73,12 @@ RONDO_KERNEL selftest(const void *args)
 
 void (*const rondo_host_kernels[])(const void *args) = {
 #define X(name, COLLECTIVE, ALGO, DTYPE, tuned) [RONDO_KERNEL_##name] = name,
-    RONDO_PARTS(RONDO_SINGLES_OF, X) RONDO_MOVES(X) RONDO_PARTS(RONDO_GROUPS_OF, X)
+    RONDO_PARTS(RONDO_SINGLES_OF, X) RONDO_MOVES(X) RONDO_PARTS(RONDO_LEANS_OF, X) RONDO_LEAN_MOVES(X)
+        RONDO_PARTS(RONDO_GROUPS_OF, X)
 #undef X
-        [RONDO_KERNEL_BARRIER] = barrier,
+            [RONDO_KERNEL_BARRIER] = barrier,
     [RONDO_KERNEL_TRANSFERS] = transfers,
+    [RONDO_KERNEL_TRANSFERS_LEAN] = transfers_lean,
     [RONDO_KERNEL_BATCH] = batch,
     [RONDO_KERNEL_LARGE] = batch,
     [RONDO_KERNEL_RING] = ring,

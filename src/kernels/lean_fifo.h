@@ -75,14 +75,39 @@ RONDO_FN void rondo_lean_recv(const struct rondo_batch_head *head, const struct 
     rondo_launch_close(&run, 0);
 }
 
+RONDO_FN void rondo_lean_copy(const struct rondo_batch_head *head, const struct rondo_stream *end,
+                              struct rondo_range range)
+{
+    const struct rondo_transfer *t = rondo_transfers_of(head) + end->first;
+    const uint64_t i = range.first + rondo_thread();
+    struct rondo_run run = rondo_launch_begin(&head->lane, NULL);
+    struct rondo_line line;
+    if (i < range.end)
+        line = rondo_user_load(t->element, t->aligned, t->from, t->bytes, i);
+    rondo_launch_check(&run);
+    rondo_launch_trace(&run);
+    if (i < range.end && !run.dead)
+        rondo_user_store(t->element, t->aligned, t->buffer, t->bytes, i, line);
+    rondo_launch_end(&run, 0);
+}
+
 /* Whether a stream is such a message. */
-RONDO_FN bool rondo_stream_is_lean(const struct rondo_batch_head *head, const struct rondo_stream *stream,
-                                   struct rondo_range *range)
+RONDO_FN bool rondo_stream_is_lean(const struct rondo_batch_head *head, const struct rondo_stream *stream)
 {
     const struct rondo_transfer *first = rondo_transfers_of(head) + stream->first;
-    *range = rondo_transfer_range(first, stream->channel);
-    return !head->lane.posts && stream->end - stream->first == 1 && stream->kind != RONDO_COPY && !first->direct &&
-           range->end - range->first <= rondo_threads() && range->end - range->first <= head->fifos.lines / 4;
+    return !head->lane.posts && stream->end - stream->first == 1 && !first->direct && first->share <= rondo_threads() &&
+           first->share <= head->fifos.lines / 4;
+}
+
+RONDO_FN void rondo_lean_transfer(const struct rondo_batch_head *head, const struct rondo_stream *stream)
+{
+    const struct rondo_range range = rondo_transfer_range(rondo_transfers_of(head) + stream->first, stream->channel);
+    if (stream->kind == RONDO_SEND)
+        rondo_lean_send(head, stream, range);
+    else if (stream->kind == RONDO_RECV)
+        rondo_lean_recv(head, stream, range);
+    else
+        rondo_lean_copy(head, stream, range);
 }
 
 #endif

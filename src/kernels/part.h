@@ -52,7 +52,6 @@ struct rondo_form {
     struct rondo_how how;
     bool any;
     bool direct; /* the work may be direct */
-    bool wide;   /* and then has code for common numbers of ranks, see rondo_direct_run */
     enum rondo_collective collective;
     enum rondo_algo algo;
     enum rondo_dtype dtype;
@@ -64,7 +63,6 @@ struct rondo_form {
 RONDO_FN struct rondo_form rondo_form_of(struct rondo_how how, const struct rondo_work *work)
 {
     const struct rondo_form form = {how,
-                                    false,
                                     false,
                                     false,
                                     (enum rondo_collective)work->collective,

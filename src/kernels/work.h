@@ -10,6 +10,7 @@ enum {
     RONDO_MAX_CHANNELS = 128,           /* thread blocks of a launch that run exchanges */
     RONDO_MAX_THREADS = 512,            /* threads of a block */
     RONDO_MAX_REGISTERS = 128,          /* of a thread: all that a multiprocessor has, for that many threads */
+    RONDO_LEAN_REGISTERS = 64,          /* of a thread of a lean kernel, so that it leaves half of them */
     RONDO_LARGE_LAUNCH_THREADS = 16384, /* a launch of more in all is large: see kernels/launch.h */
     RONDO_ARG_PEERS = 8,     /* peers whose mailboxes are named in the arguments; beyond it a table in memory is read */
     RONDO_BATCH_WORKS = 200, /* most works of a launch: their numbers are bytes, and they leave room for transfers */
@@ -160,6 +161,7 @@ struct rondo_work {
     uint8_t collective, algo, dtype, redop;
     uint8_t scaling;     /* enum rondo_scaling */
     uint8_t aligned : 1; /* everything that the work loads and stores allows whole lines. May differ between ranks */
+    uint8_t words : 1;   /* or whole words of 4 bytes, and its bytes are such. May differ, too */
     uint8_t bulk : 1;    /* by the bulk protocol; the launch is the work's alone */
     uint8_t direct : 1;  /* by the direct one where that can be; the launch has a kernel of its own */
 };
@@ -183,6 +185,7 @@ struct rondo_transfer {
     uint64_t share;  /* lines on each FIFO channel: the c-th has lines c * share … of the message */
     uint8_t element; /* bytes of an element, to which the pointers are aligned */
     uint8_t aligned; /* they allow whole lines */
+    uint8_t words;   /* or whole words of 4 bytes, at least */
     uint8_t direct;  /* the message goes directly if its receiver offers so; by its size, so its ends agree */
     uint16_t number; /* of that memory; RONDO_EXPORT_NONE: in none */
 };

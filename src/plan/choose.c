@@ -44,20 +44,22 @@ const struct rondo_shape_rule *rondo_shape_rule_of(const struct rondo_limits *li
 }
 
 struct rondo_shape rondo_choose_shape(const struct rondo_limits *limits, unsigned collective, uint64_t bytes,
-                                      uint64_t span)
+                                      uint64_t span, bool may_be_lean)
 {
     const struct rondo_shape_rule *rule = rondo_shape_rule_of(limits, collective, bytes);
     struct rondo_shape shape;
     /* One line a thread while there are blocks enough, for a thread's lines are one latency after the other; and small
      * blocks: on H200, 128 threads were best from 16 KiB to 256 KiB, 64 below 4 KiB (docs/decisions/0003). */
-    uint64_t threads = span <= 64 ? 64 : 128, most = limits->max_channels;
+    uint64_t threads = span <= 64 ? 64 : 128, most = limits->max_channels, widest = limits->max_threads;
     if (limits->posts && span > 64)
         threads = limits->max_threads; /* blocks wait for the last of them to post */
     if (rule && rule->channels)
         most = clamp(rule->channels, limits->min_channels, limits->max_channels);
-    while (threads < limits->max_threads && threads * most < span)
+    if (may_be_lean && limits->lean_threads * most >= span)
+        widest = limits->lean_threads;
+    while (threads < widest && threads * most < span)
         threads *= 2;
-    threads = clamp(threads, 1, limits->max_threads);
+    threads = clamp(threads, 1, widest);
     if (limits->forced_threads || (rule && rule->threads))
         threads = clamp(limits->forced_threads ? limits->forced_threads : rule->threads, 1, limits->kernel_threads);
     shape.threads = (unsigned)threads;

@@ -17,9 +17,10 @@ bool rondo_choose_ring(const struct rondo_limits *limits, const struct rondo_tas
 /* Whether a collective can be two-shot at all. */
 bool rondo_has_shards(unsigned collective);
 
-/* Blocks and threads for a work of this collective, flow and span in lines; RONDO_COLLECTIVE_COUNT: for a group of works. */
+/* Blocks and threads for a work of this collective, flow and span in lines; RONDO_COLLECTIVE_COUNT: for a group of works. `may_be_lean`: it
+ * has a lean kernel if no thread has more than a line. */
 struct rondo_shape rondo_choose_shape(const struct rondo_limits *limits, unsigned collective, uint64_t bytes,
-                                      uint64_t span);
+                                      uint64_t span, bool may_be_lean);
 
 /* The rule of a table that decides about that; NULL: none. */
 const struct rondo_shape_rule *rondo_shape_rule_of(const struct rondo_limits *limits, unsigned collective,

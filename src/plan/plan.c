@@ -43,13 +43,12 @@ static uint64_t span_of(const struct rondo_limits *limits, enum rondo_algo algo,
     return algo == RONDO_TWO_SHOT ? divide_up(lines, limits->ranks) : lines;
 }
 
-/* Whether whole lines may be loaded and stored wherever this rank does. */
-static bool is_aligned(const struct rondo_limits *limits, const struct rondo_task *task)
+/* Zero in the bits that are zero in all places which this rank loads from and stores to. */
+static uintptr_t places_of(const struct rondo_task *task)
 {
     const bool parts = task->collective == RONDO_REDUCE_SCATTER || task->collective == RONDO_ALL_GATHER ||
                        task->collective == RONDO_ALL_TO_ALL;
-    const uintptr_t bits = (uintptr_t)task->send | (uintptr_t)task->recv | (parts ? (uintptr_t)task_bytes(task) : 0);
-    return (bits & (limits->line_bytes - 1)) == 0;
+    return (uintptr_t)task->send | (uintptr_t)task->recv | (parts ? (uintptr_t)task_bytes(task) : 0);
 }
 
 /* What a work is whatever its shape. */
@@ -68,8 +67,25 @@ static void work_start(const struct rondo_limits *limits, const struct rondo_tas
     work->dtype = task->dtype;
     work->redop = task->redop;
     work->scaling = task->scaling;
-    work->aligned = is_aligned(limits, task);
+    work->aligned = (places_of(task) & (limits->line_bytes - 1)) == 0;
+    work->words = ((places_of(task) | work->bytes) & 3) == 0;
     work->steps = 1;
+}
+
+/* Whether there is a lean kernel for it if no thread has more than a line. Where posts are made or signatures compared, or inputs scaled,
+ * the batch's code runs it. */
+static bool may_be_lean(const struct rondo_limits *limits, const struct rondo_task *task, enum rondo_algo algo)
+{
+    const bool common = limits->ranks == 2 || limits->ranks == 4 || limits->ranks == 8;
+    return common && algo == RONDO_ONE_SHOT && !limits->posts && !limits->check && !task->scaling &&
+           task_bytes(task) < limits->bulk_from[task->collective];
+}
+
+static bool is_lean(const struct rondo_limits *limits, const struct rondo_task *task, const struct rondo_work *work,
+                    const struct rondo_shape *shape)
+{
+    return may_be_lean(limits, task, (enum rondo_algo)work->algo) && work->steps == 1 &&
+           work->step_lines == shape->channels * shape->threads;
 }
 
 /* A work that has the launch for itself, in as many steps as the mailbox asks for. */
@@ -77,10 +93,11 @@ static struct rondo_shape plan_steps(const struct rondo_limits *limits, const st
                                      enum rondo_algo algo, struct rondo_work *work)
 {
     work_start(limits, task, algo, work);
-    struct rondo_shape shape = rondo_choose_shape(limits, task->collective, work->bytes, work->span);
     const uint64_t slots = slots_of(limits, algo);
     work->direct = limits->ranks > 1 && work->bytes >= limits->direct_from[task->collective] &&
                    (algo == RONDO_TWO_SHOT || !rondo_has_shards(task->collective));
+    struct rondo_shape shape = rondo_choose_shape(limits, task->collective, work->bytes, work->span,
+                                                  !work->direct && may_be_lean(limits, task, algo));
     work->bulk = limits->ranks > 1 && work->bytes >= limits->bulk_from[task->collective];
     const uint32_t half = work->bulk ? limits->bulk_lines : limits->half_lines;
     const uint64_t room = slots ? half / slots : half;
@@ -199,7 +216,7 @@ static struct rondo_shape plan_many(const struct rondo_limits *limits, const str
 {
     struct algos algos;
     const struct extent extent = choose_algos(limits, tasks, count, &algos);
-    struct rondo_shape shape = rondo_choose_shape(limits, RONDO_COLLECTIVE_COUNT, 0, extent.lines);
+    struct rondo_shape shape = rondo_choose_shape(limits, RONDO_COLLECTIVE_COUNT, 0, extent.lines, false);
     const uint64_t quota = divide_up(extent.lines, shape.channels);
     unsigned channel = 0, w = 0;
     uint64_t filled = 0, line = 0;
@@ -309,7 +326,9 @@ static bool plan_single(const struct rondo_limits *limits, const struct rondo_ta
     if (task->scaling || limits->posts) /* the batch's code makes posts */
         return false;
     const struct rondo_shape shape = plan_one(limits, task, work);
-    launch->kernel = rondo_kernel_single(work->collective, work->algo, work->dtype);
+    launch->kernel = is_lean(limits, task, work, &shape)
+                         ? rondo_kernel_lean(work->collective, work->dtype)
+                         : rondo_kernel_single(work->collective, work->algo, work->dtype);
     if (launch->kernel == RONDO_KERNEL_BATCH)
         return false;
     launch->blocks = shape.channels;
@@ -383,7 +402,7 @@ static void plan_batch(struct rondo_group_plan *plan, size_t count, bool message
     char *const start = (char *)head;
     size_t at = sizeof *head;
     unsigned message_threads = 0, ends = 0;
-    bool bulk = false;
+    bool bulk = false, lean = !count;
     memset((char *)head + sizeof head->lane, 0, sizeof *head - sizeof head->lane);
     launch->direct = false;
     launch->threads = 1;
@@ -399,13 +418,15 @@ static void plan_batch(struct rondo_group_plan *plan, size_t count, bool message
     head->transfers_at = (uint16_t)at;
     launch->messages = 0;
     if (messages)
-        ends = rondo_plan_transfers(plan, start, &at, launch, &message_threads);
+        ends = rondo_plan_transfers(plan, start, &at, launch, &message_threads, &lean);
 
     if (launch->steps <= 1 && !bulk && message_threads > launch->threads) /* they need not match the peers' then */
         launch->threads = message_threads;
     launch->blocks = head->exchange_blocks + ends;
     launch->args_bytes = at;
+    lean = lean && at <= sizeof launch->args.small;
     launch->kernel = at > sizeof launch->args.batch              ? RONDO_KERNEL_LARGE
+                     : lean                                      ? RONDO_KERNEL_TRANSFERS_LEAN
                      : !count && at <= sizeof launch->args.small ? RONDO_KERNEL_TRANSFERS
                      : !count                                    ? RONDO_KERNEL_BATCH
                      : ends || count == 1                        ? RONDO_KERNEL_BATCH

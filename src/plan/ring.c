@@ -21,7 +21,7 @@ bool rondo_ring_shape(const struct rondo_limits *limits, const struct rondo_task
                       struct rondo_ring_shape *shape)
 {
     const uint64_t span = (bytes + limits->line_bytes - 1) / limits->line_bytes;
-    const struct rondo_shape usual = rondo_choose_shape(limits, task->collective, bytes, span);
+    const struct rondo_shape usual = rondo_choose_shape(limits, task->collective, bytes, span, false);
     const unsigned most = limits->min_channels > MOST_CHANNELS ? limits->min_channels : MOST_CHANNELS;
     const bool parts = task->collective == RONDO_REDUCE_SCATTER || task->collective == RONDO_ALL_GATHER;
     const uint64_t chunks = parts && limits->ranks < CHUNKS ? CHUNKS / limits->ranks : parts ? 1 : CHUNKS;

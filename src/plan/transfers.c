@@ -83,6 +83,7 @@ static unsigned put_transfers(const struct rondo_group_plan *plan, struct run ro
         transfers->bytes = message->bytes;
         transfers->share = rondo_fifo_share(message->bytes, limits->line_bytes, limits->fifo_channels);
         transfers->element = message->element;
+        transfers->words = (bits & 3) == 0;
         transfers->aligned = (bits & (limits->line_bytes - 1)) == 0;
         transfers->direct = message->kind != RONDO_COPY && message->bytes >= limits->messages_direct_from;
         transfers->number = RONDO_EXPORT_NONE;
@@ -93,12 +94,18 @@ static unsigned put_transfers(const struct rondo_group_plan *plan, struct run ro
     return channels;
 }
 
-static unsigned threads_for(const struct rondo_limits *limits, uint64_t lines)
+static unsigned threads_for(unsigned most, uint64_t lines)
 {
     unsigned threads = 64;
-    while (threads < lines && threads < limits->max_threads)
+    while (threads < lines && threads < most)
         threads *= 2;
-    return threads < limits->max_threads ? threads : limits->max_threads;
+    return threads < most ? threads : most;
+}
+
+/* Whether that is a message alone on its channels that may be lean, if threads suffice (kernels/lean_fifo.h). */
+static bool may_be_lean(const struct rondo_limits *limits, const struct rondo_transfer *transfers, size_t count)
+{
+    return count == 1 && !limits->posts && !transfers->direct && transfers->share <= limits->fifo_lines / 4;
 }
 
 /* Whether peers may reach a buffer of these, which are of one kind. */
@@ -111,7 +118,7 @@ static bool any_direct(unsigned kind, const struct rondo_transfer *transfers, si
 }
 
 unsigned rondo_plan_transfers(struct rondo_group_plan *plan, char *start, size_t *at, struct rondo_plan_launch *launch,
-                              unsigned *threads)
+                              unsigned *threads, bool *lean)
 {
     const size_t quota = round_size(plan->limits);
     struct rondo_transfer *transfers = (struct rondo_transfer *)(start + *at);
@@ -136,6 +143,7 @@ unsigned rondo_plan_transfers(struct rondo_group_plan *plan, char *start, size_t
                                                .block0 = (uint16_t)blocks,
                                                .kind = message->kind,
                                                .channels = (uint8_t)channels};
+        *lean = *lean && may_be_lean(plan->limits, transfers + count, round.end - round.first);
         launch->direct |= any_direct(message->kind, transfers + count, round.end - round.first);
         blocks += channels;
         count += round.end - round.first;
@@ -147,6 +155,7 @@ unsigned rondo_plan_transfers(struct rondo_group_plan *plan, char *start, size_t
     memcpy(start + *at, ends, end_count * sizeof *ends);
     *at += end_count * sizeof *ends;
     launch->messages = (unsigned)count;
-    *threads = count ? threads_for(plan->limits, most) : 0;
+    *lean = *lean && count && most <= plan->limits->lean_threads;
+    *threads = count ? threads_for(*lean ? plan->limits->lean_threads : plan->limits->max_threads, most) : 0;
     return blocks;
 }
