@@ -14,7 +14,7 @@
 struct rondo_copy {
     uint64_t to, from; /* as kernels of the rank see them */
     uint64_t bytes;
-    uint32_t number;     /* of the request, wraps: what is above is valid once it has changed */
+    uint32_t number;     /* of the request, wraps to 1: what is above is valid once it has changed */
     uint32_t withdrawn;  /* number of a request of a launch that has died: not to be begun any more */
     uint32_t unused[24]; /* keeps what the thread writes and what kernels write on lines of their own */
     uint32_t taken;      /* by the thread: number of the last request that it has seen */

@@ -22,7 +22,7 @@ RONDO_CALL void rondo_copy_ask(const struct rondo_lane_args *lane, unsigned peer
 {
     struct rondo_copies *copies = lane->copies;
     struct rondo_copy *copy = &copies->asked[peer];
-    const uint32_t number = rondo_word_load(&copies->numbers[peer]) + 1;
+    const uint32_t last = rondo_word_load(&copies->numbers[peer]), number = last == UINT32_MAX ? 1 : last + 1;
     if (rondo_block() < RONDO_MAX_CHANNELS)
         rondo_word_store(&rondo_own_channel(lane)->busy, rondo_mark(lane));
     rondo_word_store(&copies->numbers[peer], number);
