@@ -143,12 +143,12 @@ static rondoResult_t copy_for(struct rondo_mover *mover, struct copy_way *way, u
     const uint32_t number = __atomic_load_n(&copy->taken, __ATOMIC_RELAXED);
     rondoResult_t result =
         mover->ops->copier_copy(way->copier, to, from, __atomic_load_n(&copy->bytes, __ATOMIC_RELAXED));
-    if (result == rondoSuccess)
-        result = mover->ops->copier_set(way->copier, done, number);
-    else
+    if (result != rondoSuccess) {
         __atomic_store_n(&copy->refused, number, __ATOMIC_RELEASE); /* rondo_copy_withdraw */
-    __atomic_fetch_add(&mover->copies, result == rondoSuccess, __ATOMIC_RELAXED);
-    return result;
+        return result;
+    }
+    __atomic_fetch_add(&mover->copies, 1, __ATOMIC_RELAXED); /* before anyone can know that it is done */
+    return mover->ops->copier_set(way->copier, done, number);
 }
 
 /* `refuses`: nothing is copied any more, and who asks is told so. */

@@ -181,7 +181,7 @@ static void *copy_late(void *argument)
         const unsigned most = __atomic_load_n(&faults.copy_delay_us, __ATOMIC_ACQUIRE);
         const unsigned delay = copy.from ? draw_below(&late->draw, most) : 0;
         pthread_mutex_unlock(&late->lock);
-        while (__atomic_load_n(&faults.stalled, __ATOMIC_ACQUIRE))
+        while (copy.from && __atomic_load_n(&faults.stalled, __ATOMIC_ACQUIRE))
             usleep(1000);
         if (delay)
             usleep(delay);
