@@ -330,7 +330,7 @@ Test(comm, config_that_is_none_or_out_of_bounds_is_refused_by_name)
     BOUNDS(bufferKiB, 63, 65537, -1, INT_MAX);
     BOUNDS(sharedDevice, -1, 2);
     BOUNDS(graphLanes, 0, -1, 17);
-    BOUNDS(ctaPolicy, -1, 2);
+    BOUNDS(ctaPolicy, -1, 3);
 }
 
 /* On a device that would take 128 blocks. */
@@ -347,6 +347,8 @@ Test(comm, policy_of_blocks_gives_way_to_numbers_of_blocks)
 {
     rondoConfig_t config = RONDO_CONFIG_INITIALIZER;
     cr_expect_eq(most_ctas(config), 128);
+    config.ctaPolicy = RONDO_CTA_POLICY_ZERO;
+    cr_expect_eq(most_ctas(config), 16);
     config.ctaPolicy = RONDO_CTA_POLICY_EFFICIENCY;
     cr_expect_eq(most_ctas(config), 16);
     config.minCTAs = 24;

@@ -208,3 +208,15 @@ Test(direct_mix, of_works_of_sizes_that_choose_for_themselves, .timeout = 300)
     setenv("RONDO_EPOCH_START", "-40", 1);
     run(rig_ranks(3), RIG_PROCESSES);
 }
+
+/* The same with copy engines. */
+Test(direct_mix, of_works_that_are_copied, .timeout = 300)
+{
+    setenv("RONDO_CTA_POLICY", "2", 1);
+    setenv("RONDO_PROTO", "direct", 1);
+    setenv("RONDO_ALGO", "twoshot", 1);
+    setenv("RONDO_MAX_CTAS", "3", 1);
+    run(rig_ranks(2), RIG_THREADS);
+    run(rig_ranks(4), RIG_THREADS);
+    run(rig_ranks(3), RIG_PROCESSES);
+}

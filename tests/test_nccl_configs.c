@@ -50,10 +50,12 @@ Test(nccl_configs, say_what_they_say_but_for_what_their_version_did_not_have)
     cr_expect_eq(read.minCTAs, 2);
     cr_expect_eq(read.maxCTAs, 128);
     cr_expect_str_eq(read.commName, "name");
-    for (int policy = 0; policy <= 2; policy++) { /* as many blocks as are fastest, few, none */
+    for (int policy = 0; policy <= 3; policy++) { /* as many blocks as are fastest, few, none, the last two */
         config.CTAPolicy = policy;
         cr_assert_eq(rondo_nccl_config(&config, &read), rondoSuccess);
-        cr_expect_eq(read.ctaPolicy, policy ? RONDO_CTA_POLICY_EFFICIENCY : RONDO_CTA_POLICY_DEFAULT);
+        cr_expect_eq(read.ctaPolicy, policy >= 2   ? RONDO_CTA_POLICY_ZERO
+                                     : policy == 1 ? RONDO_CTA_POLICY_EFFICIENCY
+                                                   : RONDO_CTA_POLICY_DEFAULT);
     }
     config.version = 21700; /* a larger struct than the version's */
     config.commName = (const char *)8;
@@ -93,7 +95,10 @@ Test(nccl_configs, policies_of_blocks_are_read_by_name_and_by_number)
     static const struct {
         const char *text;
         long policy;
-    } cases[] = {{"0", 0}, {"1", 1}, {"2", 1}, {"3", 1}, {"default", 0}, {"NCCL_CTA_POLICY_ZERO", 1}};
+    } cases[] = {{"0", 0},          {"1", 1},
+                 {"2", 2},          {"3", 2},
+                 {"default", 0},    {"NCCL_CTA_POLICY_ZERO", 2},
+                 {"EFFICIENCY", 1}, {"efficiency|zero", 2}};
     const size_t n = sizeof cases / sizeof *cases;
     for (size_t i = 0; i < rondo_nccl_parameter_count; i++) {
         char room[RONDO_FACE_ROOM];

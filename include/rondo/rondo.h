@@ -129,14 +129,18 @@ typedef struct {
     const char *commName; /* shown in the log; copied. NULL: none */
     int graphLanes; /* lanes for captured ops (1), up to RONDO_MAX_GRAPH_LANES. Each takes the memory that bufferKiB tells of.
                              Same on all ranks; see rondoCommSetGraphLane */
-    int unused;    /* not looked at: callers of before ctaPolicy have it behind their last field, holding anything */
-    int ctaPolicy; /* RONDO_CTA_POLICY_…, how maxCTAs is chosen where it is not given; so ranks must not differ in it */
+    int unused; /* not looked at: callers of before ctaPolicy have it behind their last field, holding anything */
+    int ctaPolicy; /* RONDO_CTA_POLICY_…, how maxCTAs is chosen where it is not given, and whether copy engines move data; so
+                             ranks must not differ in it */
 } rondoConfig_t;
 
-/* Values as in NCCL, whose third, no blocks at all, Rondo does not have. */
+/* Values as in NCCL. */
 #define RONDO_CTA_POLICY_DEFAULT 0 /* as many blocks as are fastest */
 #define RONDO_CTA_POLICY_EFFICIENCY \
     1 /* 16 at most, for programs that compute meanwhile (figures: docs/decisions/0007) */
+#define RONDO_CTA_POLICY_ZERO \
+    2 /* and large all-gathers, all-to-alls, broadcasts and messages are moved by copy engines where the buffers allow (as in \
+         rondoCommRegister), by one block that waits for them; the rest goes as with 1 (docs/decisions/0010). All ranks or none */
 
 #define RONDO_CONFIG_INITIALIZER                                                                                       \
     {                                                                                                                  \
@@ -359,7 +363,8 @@ typedef struct {
     const char *
         protocol; /* what becomes visible whole: "line16" (16 bytes; GPUs), "line8" (8; host device), "bulk" (a block's part of
                               a step); or "". "direct/line16" and its like: from buffer to buffer where all ranks' buffers allow, see
-                              rondoCommRegister, and by the latter where they do not */
+                              rondoCommRegister, and by the latter where they do not. "copy/line16" and its like: the same by
+                              copy engines (RONDO_CTA_POLICY_ZERO) */
     const char *kernel; /* as profilers show it, or "" */
     int channels;       /* thread blocks of the launch */
     int threads;        /* of a block */

@@ -158,6 +158,8 @@ rondoResult_t rondo_areas_make(struct rondoComm *comm, struct rondo_offer *mine,
     if (copies)
         RONDO_TRY(anchor->ops->pinned_alloc(anchor->device, (size_t)comm->ranks * sizeof(struct rondo_post_ring),
                                             &anchor->rings));
+    if (comm->limits.copies)
+        RONDO_TRY(anchor->ops->pinned_alloc(anchor->device, rondo_lanes_copies_bytes(&comm->limits), &anchor->copies));
     return rondoSuccess;
 }
 
@@ -167,4 +169,5 @@ void rondo_areas_free(struct rondoComm *comm)
     for (enum rondo_area a = 0; a < RONDO_AREA_COUNT; a++)
         anchor->ops->mem_free(anchor->device, &anchor->areas[a]);
     anchor->ops->pinned_free(anchor->device, &anchor->rings);
+    anchor->ops->pinned_free(anchor->device, &anchor->copies);
 }

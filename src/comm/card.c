@@ -34,6 +34,7 @@ void rondo_card_fill(const struct rondoComm *comm, struct rondo_card *card)
     card->buffer_kib = comm->config.buffer_kib;
     card->shared_device = comm->config.shared_device;
     card->graph_lanes = comm->config.graph_lanes;
+    card->cta_policy = comm->config.cta_policy;
     card->forced = (int32_t)env->threads * 16 + choice_of(env->proto, protos) * 4 + choice_of(env->algo, algos);
     card->capability = comm->info.capability;
     card->check = env->check != 0;
@@ -63,6 +64,8 @@ rondoResult_t rondo_cards_check(const struct rondo_card *cards, int ranks)
                               card->device, r, first->device);
         if (card->line_bytes != first->line_bytes)
             return differ("the device's line size", r, card->line_bytes, first->line_bytes);
+        if ((card->cta_policy == RONDO_CTA_POLICY_ZERO) != (first->cta_policy == RONDO_CTA_POLICY_ZERO))
+            return differ("ctaPolicy", r, card->cta_policy, first->cta_policy);
         if (card->min_ctas != first->min_ctas)
             return differ("minCTAs", r, card->min_ctas, first->min_ctas);
         if (card->max_ctas != first->max_ctas)

@@ -16,6 +16,7 @@ struct rondo_card {
     int32_t ordinal;
     int32_t line_bytes, threads, processors;
     int32_t min_ctas, max_ctas, buffer_kib, shared_device, graph_lanes;
+    int32_t cta_policy;
     int32_t forced; /* by RONDO_ALGO, RONDO_PROTO and RONDO_THREADS, to be compared */
     int32_t capability, check;
     int32_t numa_node; /* nearest to the device, -1: not known */

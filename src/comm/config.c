@@ -49,8 +49,8 @@ rondoResult_t rondo_config_read(const rondoConfig_t *user, struct rondo_config *
     RONDO_TRY(take("sharedDevice", c.sharedDevice, 0, 1, env->shared_device, &shared));
     config->shared_device = shared;
     RONDO_TRY(take("graphLanes", c.graphLanes, 1, RONDO_MAX_GRAPH_LANES, env->graph_lanes, &config->graph_lanes));
-    RONDO_TRY(take("ctaPolicy", c.ctaPolicy, RONDO_CTA_POLICY_DEFAULT, RONDO_CTA_POLICY_EFFICIENCY, policy,
-                   &config->cta_policy));
+    RONDO_TRY(
+        take("ctaPolicy", c.ctaPolicy, RONDO_CTA_POLICY_DEFAULT, RONDO_CTA_POLICY_ZERO, policy, &config->cta_policy));
     config->check_pointers = env->check_pointers;
     if (c.commName)
         snprintf(config->name, sizeof config->name, "%s", c.commName);
@@ -62,7 +62,7 @@ rondoResult_t rondo_config_complete(struct rondo_config *config, const struct ro
     if (config->min_ctas == BY_DEVICE)
         config->min_ctas = 1;
     int most = info->default_ctas;
-    if (config->cta_policy == RONDO_CTA_POLICY_EFFICIENCY && most > FEW_CTAS)
+    if (config->cta_policy != RONDO_CTA_POLICY_DEFAULT && most > FEW_CTAS)
         most = FEW_CTAS;
     if (config->max_ctas == BY_DEVICE)
         config->max_ctas = config->min_ctas > most ? config->min_ctas : most;

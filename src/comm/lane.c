@@ -13,7 +13,7 @@ static size_t positions_of(unsigned ranks)
 }
 
 /* Control memory: the channels of all lanes, then each lane's positions, then each lane's table of mailboxes, then each lane's
- * posts, then the posters, then spare words, then the exports. */
+ * posts, then the posters, then spare words, then the exports, then each lane's copies. */
 static struct rondo_channel *channels_at(const struct rondo_anchor *anchor, unsigned lane)
 {
     return (struct rondo_channel *)anchor->control.address + (size_t)lane * RONDO_MAX_CHANNELS;
@@ -60,13 +60,34 @@ void *rondo_lanes_export_map(const struct rondo_anchor *anchor, unsigned ranks, 
     return maps + (size_t)rank * RONDO_EXPORTS_MAX + number;
 }
 
+static struct rondo_copies *copies_at(const struct rondo_anchor *anchor, unsigned ranks, unsigned lane)
+{
+    return (struct rondo_copies *)rondo_lanes_export_map(anchor, ranks, ranks, 0) + lane;
+}
+
+size_t rondo_lanes_copies_bytes(const struct rondo_limits *limits)
+{
+    return (size_t)limits->lanes * limits->ranks * sizeof(struct rondo_copy);
+}
+
+struct rondo_copy *rondo_lane_copy(const struct rondo_limits *limits, void *first, unsigned lane, unsigned rank)
+{
+    return (struct rondo_copy *)first + (size_t)lane * limits->ranks + rank;
+}
+
+uint32_t *rondo_lane_copies_done(const struct rondo_anchor *anchor, unsigned ranks, unsigned lane, unsigned rank)
+{
+    return &copies_at(anchor, ranks, lane)->done[rank];
+}
+
 size_t rondo_lanes_control_bytes(unsigned lanes, unsigned ranks)
 {
     const size_t mapped = has_exports(ranks) ? ranks : 0;
     return lanes * (RONDO_MAX_CHANNELS * sizeof(struct rondo_channel) + positions_of(ranks) * sizeof(uint32_t) +
                     2 * ranks * sizeof(char *) + sizeof(struct rondo_posts)) +
            ranks * sizeof(struct rondo_poster) + (1 + (size_t)ranks) * sizeof(uint64_t) +
-           (mapped ? sizeof(struct rondo_exports) : 0) + mapped * RONDO_EXPORTS_MAX * sizeof(uint64_t);
+           (mapped ? sizeof(struct rondo_exports) : 0) + mapped * RONDO_EXPORTS_MAX * sizeof(uint64_t) +
+           (mapped ? lanes * sizeof(struct rondo_copies) : 0);
 }
 
 size_t rondo_lanes_report_bytes(unsigned lanes)
@@ -192,7 +213,11 @@ static rondoResult_t write_tables(const struct rondo_anchor *anchor, const struc
     RONDO_TRY(anchor->ops->write(anchor->device, boxes_at(anchor, limits->ranks, lane), table,
                                  2 * limits->ranks * sizeof *table));
     RONDO_TRY(anchor->ops->write(anchor->device, &posts_at(anchor, limits->ranks, lane)->peers, &peers, sizeof peers));
-    return anchor->ops->write(anchor->device, peers, posters, limits->ranks * sizeof *posters);
+    RONDO_TRY(anchor->ops->write(anchor->device, peers, posters, limits->ranks * sizeof *posters));
+    if (!limits->copies)
+        return rondoSuccess;
+    const struct rondo_copy *asked = rondo_lane_copy(limits, anchor->copies.device, lane, 0);
+    return anchor->ops->write(anchor->device, &copies_at(anchor, limits->ranks, lane)->asked, &asked, sizeof asked);
 }
 
 rondoResult_t rondo_lanes_open(const struct rondo_anchor *anchor, const struct rondo_limits *limits, unsigned rank,
@@ -212,6 +237,7 @@ rondoResult_t rondo_lanes_open(const struct rondo_anchor *anchor, const struct r
         lane->posts = posts ? posts_at(anchor, ranks, i) : NULL;
         lane->boxes = boxes_at(anchor, ranks, i);
         lane->exports = has_exports(ranks) ? rondo_lanes_exports(anchor, ranks) : NULL;
+        lane->copies = limits->copies ? copies_at(anchor, ranks, i) : NULL;
         lane->trace = trace_at(anchor, i);
         lane->trace_mask = lane->trace ? (uint32_t)trace_entries(anchor) - 1 : 0;
         lane->timeout_ns = timeout_ns;

@@ -44,6 +44,8 @@ struct rondo_limits {
     uint64_t bulk_from[RONDO_COLLECTIVE_COUNT]; /* from which on it goes by the bulk protocol */
     uint64_t direct_from[RONDO_COLLECTIVE_COUNT]; /* and by the direct one, where buffers allow */
     uint64_t messages_direct_from;                /* the same for a message between two ranks */
+    uint64_t copied_from[RONDO_COLLECTIVE_COUNT]; /* from which on what is direct is moved by copy engines, */
+    uint64_t messages_copied_from;                /* and messages are, and what a rank has for itself */
     uint64_t ring_from[RONDO_COLLECTIVE_COUNT];   /* and round the ring, */
     uint8_t
         ring_widest[RONDO_COLLECTIVE_COUNT]; /* if its partial results take no more lines than this for one; 0: never */
@@ -57,6 +59,7 @@ struct rondo_limits {
     unsigned forced_threads;               /* 0: by size */
     unsigned check;                        /* 1: launches compare what their ranks run */
     unsigned posts;                        /* 1: progress threads copy between some of the ranks (kernels/posts.h) */
+    unsigned copies;                       /* 1: and between buffers of the ranks (kernels/copies.h) */
 };
 
 /* Sets two_shot_from to what is built in, for `ranks` ranks. */

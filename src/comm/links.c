@@ -149,6 +149,25 @@ static unsigned set_routes(struct rondoComm *comm, struct rondo_route *routes)
     return count;
 }
 
+/* To each rank, and within this one. */
+static unsigned set_copy_routes(struct rondoComm *comm, struct rondo_copy_route *routes)
+{
+    const struct rondo_anchor *anchor = comm->anchor;
+    const unsigned ranks = (unsigned)comm->ranks;
+    if (!comm->limits.copies)
+        return 0;
+    for (unsigned p = 0; p < ranks; p++)
+        routes[p] = (struct rondo_copy_route){
+            .peer = p,
+            .lanes = anchor->lanes,
+            .asked = rondo_lane_copy(&comm->limits, anchor->copies.host, 0, p),
+            .pitch = ranks,
+            .done = rondo_lane_copies_done(anchor, ranks, 0, p),
+            .done_pitch = sizeof(struct rondo_copies),
+        };
+    return ranks;
+}
+
 /* From the mover's thread. */
 static void copy_failed(void *object, unsigned peer)
 {
@@ -162,13 +181,18 @@ static rondoResult_t open_lanes(struct rondoComm *comm)
 {
     struct rondo_boxes boxes;
     struct rondo_route routes[2 * RONDO_MAX_RANKS];
+    struct rondo_copy_route copies[RONDO_ARG_PEERS];
     set_boxes(comm, &boxes);
     RONDO_TRY(rondo_lanes_reset(comm->anchor, &comm->limits, (uint32_t)rondo_env()->epoch_start));
     RONDO_TRY(rondo_lanes_open(comm->anchor, &comm->limits, (unsigned)comm->rank,
                                (uint64_t)comm->config.timeout_ms * 1000000u, &boxes, comm->lanes));
-    const unsigned count = set_routes(comm, routes);
-    return count ? rondo_mover_start(comm->ops, comm->device, routes, count, copy_failed, comm, &comm->mover)
-                 : rondoSuccess;
+    const struct rondo_mover_job job = {.routes = routes,
+                                        .count = set_routes(comm, routes),
+                                        .copies = copies,
+                                        .copy_count = set_copy_routes(comm, copies),
+                                        .failed = copy_failed,
+                                        .object = comm};
+    return job.count || job.copy_count ? rondo_mover_start(comm->ops, comm->device, &job, &comm->mover) : rondoSuccess;
 }
 
 /* ---- an attempt with one kind of device memory ---- */
@@ -435,6 +459,22 @@ static void log_ring(const struct rondoComm *comm)
         rondo_log_info(RONDO_LOG_INIT, "rank %d: rings go by ranks%s", comm->rank, text);
 }
 
+/* What became of a policy that asks for copy engines. */
+static void log_policy(const struct rondoComm *comm)
+{
+    const uint64_t from = comm->limits.messages_copied_from;
+    if (comm->config.cta_policy != RONDO_CTA_POLICY_ZERO)
+        return;
+    if (comm->limits.copies)
+        rondo_log_info(RONDO_LOG_INIT,
+                       "rank %d: ctaPolicy 2: copy engines move data from %llu bytes on, where buffers allow",
+                       comm->rank, (unsigned long long)from);
+    else
+        rondo_log_info(RONDO_LOG_INIT, "rank %d: ctaPolicy 2: copy engines move no data, %s", comm->rank,
+                       comm->ranks == 1 ? "for there is one rank"
+                                        : "for RONDO_PROTO or the ranks' paths do not allow it");
+}
+
 void rondo_links_log(const struct rondoComm *comm, const struct rondo_card *cards)
 {
     const char *device = strcmp(comm->ops->name, "cuda") ? comm->ops->name : "GPU";
@@ -450,4 +490,5 @@ void rondo_links_log(const struct rondoComm *comm, const struct rondo_card *card
                        comm->limits.max_channels - 1, path);
     }
     log_ring(comm);
+    log_policy(comm);
 }

@@ -75,6 +75,35 @@ static uint64_t messages_direct_from(const struct rondoComm *comm, const struct 
     return comm->info.line_bytes == 8 ? 128 << 10 : 3 << 19; /* the host device: it is to be used */
 }
 
+/* From which size on copy engines move a flow, or a message: what a copy costs besides (some 10 us, as is known of other programs; not
+ * measured here) must be small beside what it moves. Of a broadcast, the parts of which have to be as large. */
+static uint64_t copied_from(const struct rondoComm *comm, const struct rondo_path *slowest, unsigned parts)
+{
+    uint64_t from;
+    if (comm->config.cta_policy != RONDO_CTA_POLICY_ZERO)
+        return UINT64_MAX;
+    if (direct_is_settled(comm, slowest, &from))
+        return from;
+    return comm->info.line_bytes == 8 ? 128 << 10 : (uint64_t)parts << 20; /* the host device: it is to be used */
+}
+
+/* Only what is moved as it is. What is copied is direct: it is tried from that size on. */
+static void choose_copies(struct rondoComm *comm, const struct rondo_path *slowest)
+{
+    struct rondo_limits *limits = &comm->limits;
+    for (unsigned c = 0; c < RONDO_COLLECTIVE_COUNT; c++) {
+        const bool moves = c == RONDO_ALL_GATHER || c == RONDO_ALL_TO_ALL || c == RONDO_BROADCAST;
+        const unsigned parts = c == RONDO_BROADCAST ? limits->ranks - 1 : 1;
+        limits->copied_from[c] = moves ? copied_from(comm, slowest, parts) : UINT64_MAX;
+        if (limits->copied_from[c] < limits->direct_from[c])
+            limits->direct_from[c] = limits->copied_from[c];
+    }
+    limits->messages_copied_from = copied_from(comm, slowest, 1);
+    if (limits->messages_copied_from < limits->messages_direct_from)
+        limits->messages_direct_from = limits->messages_copied_from;
+    limits->copies = limits->messages_copied_from != UINT64_MAX;
+}
+
 /* From which size on an op goes round the ring where that puts less on slow pairs (ring_widest); reckoned, not measured: where what it
  * spares them outweighs its hops, see docs/decisions/0008. A table's word is for all its ops, and for any paths: it tells of a
  * machine that has such pairs. */
@@ -173,6 +202,7 @@ rondoResult_t rondo_paths_choose(struct rondoComm *comm, const struct rondo_card
     for (unsigned c = 0; c < RONDO_COLLECTIVE_COUNT; c++)
         tune(comm, &slowest, c);
     comm->limits.messages_direct_from = messages_direct_from(comm, &slowest);
+    choose_copies(comm, &slowest);
     choose_ring(comm, cards);
     rondo_limits_fit(&comm->limits, outboxes && comm->ranks > 2 ? half / ((unsigned)comm->ranks - 1) : half);
     comm->links->mailbox = rondo_lanes_mailbox_bytes(&comm->limits);

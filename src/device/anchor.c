@@ -108,6 +108,7 @@ static void destroy(struct rondo_anchor *anchor)
     for (int a = 0; a < RONDO_AREA_COUNT; a++)
         anchor->ops->mem_free(anchor->device, &anchor->areas[a]);
     anchor->ops->pinned_free(anchor->device, &anchor->rings);
+    anchor->ops->pinned_free(anchor->device, &anchor->copies);
     anchor->ops->pinned_free(anchor->device, &anchor->selftest);
     anchor->ops->pinned_free(anchor->device, &anchor->reports);
     anchor->ops->close(anchor->device);

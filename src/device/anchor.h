@@ -34,6 +34,7 @@ struct rondo_anchor {
     struct rondo_mem areas[RONDO_AREA_COUNT];
     struct rondo_pinned reports;        /* what kernels tell the host, and the abort words */
     struct rondo_pinned rings;          /* what kernels tell the comm's progress thread */
+    struct rondo_pinned copies;         /* and what they ask of it */
     struct rondo_pinned selftest;       /* struct rondo_selftest_record of comm init, whose kernel may come late */
     unsigned references;                /* anchors' lock */
     struct rondo_anchor *next;          /* among those to be freed; anchors' lock */

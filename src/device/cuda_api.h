@@ -64,6 +64,7 @@ enum { RONDO_CUDA_VERSION = 12030 };
     X(cuStreamGetCaptureInfo)            \
     X(cuStreamUpdateCaptureDependencies) \
     X(cuStreamWaitEvent)                 \
+    X(cuStreamWriteValue32)              \
     X(cuEventCreate)                     \
     X(cuEventDestroy)                    \
     X(cuEventRecord)                     \

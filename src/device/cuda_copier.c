@@ -91,3 +91,11 @@ rondoResult_t rondo_cuda_copier_passed(struct rondo_copier *copier, uint64_t *ma
     *mark = copier->passed;
     return rondoSuccess;
 }
+
+/* The write comes behind a fence of its stream, unlike one more copy of which that is not said. */
+rondoResult_t rondo_cuda_copier_set(struct rondo_copier *copier, uint32_t *word, uint32_t value)
+{
+    RONDO_TRY(relax());
+    RONDO_CU(cuStreamWriteValue32(copier->stream, (CUdeviceptr)(uintptr_t)word, value, CU_STREAM_WRITE_VALUE_DEFAULT));
+    return rondoSuccess;
+}

@@ -189,6 +189,8 @@ struct rondo_device_ops {
      * of what passed gave. */
     rondoResult_t (*copier_mark)(struct rondo_copier *copier, uint64_t *mark);
     rondoResult_t (*copier_passed)(struct rondo_copier *copier, uint64_t *mark);
+    /* Sets a word of the device's own memory once all copies until now are done: who sees it there sees them. */
+    rondoResult_t (*copier_set)(struct rondo_copier *copier, uint32_t *word, uint32_t value);
 
     /* A stream of the library's own, that no capture is to touch. destroy (NULL is fine) waits for nothing. */
     rondoResult_t (*stream_create)(struct rondo_device *device, struct CUstream_st **stream);

@@ -102,10 +102,14 @@ static void why_protocol(struct text *text, const struct rondo_limits *limits, c
     if (limits->ranks == 1)
         return;
     if (is_forced(proto)) {
-        add(text, "protocol by RONDO_PROTO=%s; ", proto);
+        add(text, "protocol by RONDO_PROTO=%s%s; ", proto, work->copied ? ", by copy engines" : "");
         return;
     }
-    if (work->direct) {
+    if (work->copied) {
+        add(text, "copy engines, where buffers allow, from ");
+        add_size(text, limits->copied_from[c]);
+        add(text, " (ctaPolicy), else ");
+    } else if (work->direct) {
         add(text, "direct, where buffers allow, ");
         add_threshold(text, limits, c, RONDO_TUNE_DIRECT, limits->direct_from[c]);
         add(text, ", else ");
@@ -149,4 +153,9 @@ void rondo_why_message(const struct rondo_limits *limits, char *out, size_t room
         limits->messages_direct_from == UINT64_MAX ? "" : "from ");
     add_size(&text, limits->messages_direct_from);
     add(&text, " (built in)");
+    if (limits->copies) {
+        add(&text, ", by copy engines from ");
+        add_size(&text, limits->messages_copied_from);
+        add(&text, " (ctaPolicy)");
+    }
 }

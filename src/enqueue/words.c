@@ -38,8 +38,10 @@ const char *rondo_word_redop(unsigned redop)
     return redop < RONDO_REDOP_COUNT ? words[redop] : "unknown";
 }
 
-static const char *protocol(bool direct, bool bulk, int line_bytes)
+static const char *protocol(bool direct, bool copied, bool bulk, int line_bytes)
 {
+    if (copied)
+        return bulk ? "copy/bulk" : line_bytes == 16 ? "copy/line16" : "copy/line8";
     if (bulk)
         return direct ? "direct/bulk" : "bulk";
     if (line_bytes == 16)
@@ -49,10 +51,10 @@ static const char *protocol(bool direct, bool bulk, int line_bytes)
 
 const char *rondo_word_protocol(const struct rondo_work *work, int line_bytes)
 {
-    return protocol(work && work->direct, work && work->bulk, line_bytes);
+    return protocol(work && work->direct, work && work->copied, work && work->bulk, line_bytes);
 }
 
 const char *rondo_word_transfer_protocol(const struct rondo_transfer *transfer, int line_bytes)
 {
-    return protocol(transfer->direct, false, line_bytes);
+    return protocol(transfer->direct, transfer->copied, false, line_bytes);
 }

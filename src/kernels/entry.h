@@ -2,6 +2,7 @@
 #ifndef RONDO_KERNELS_ENTRY_H
 #define RONDO_KERNELS_ENTRY_H
 
+#include "kernels/copied.h"
 #include "kernels/direct.h"
 #include "kernels/fifo.h"
 #include "kernels/launch.h"
@@ -20,6 +21,16 @@ RONDO_FN struct rondo_form rondo_form_any(void)
 
 /* ---- a launch of one work ---- */
 
+/* Runs a work that may be direct as one, if it can be: false, and nothing has been done. */
+RONDO_FN bool rondo_single_direct(struct rondo_form form, const struct rondo_single_args *args, struct rondo_run *run)
+{
+    if (rondo_reduces(form.collective) || !args->work.copied)
+        return rondo_direct_run(form.how, form.collective, form.dtype, form.op, form.element, &args->exports, run);
+    const enum rondo_copied_end came = rondo_copied_run(&args->exports, *run);
+    run->dead |= came == RONDO_COPIED_DEAD;
+    return came != RONDO_COPIED_NOT;
+}
+
 RONDO_FN void rondo_single_steps(struct rondo_form form, const struct rondo_single_args *args)
 {
     const struct rondo_work *work = &args->work;
@@ -28,8 +39,7 @@ RONDO_FN void rondo_single_steps(struct rondo_form form, const struct rondo_sing
     const struct rondo_part part = {work, {0, 0}, work->steps, work->steps == 1 && rooted && rondo_block() == 0};
     struct rondo_run run = rondo_launch_begin_any(&args->lane, work);
     rondo_launch_mark(&run);
-    if (!form.direct || !work->direct ||
-        !rondo_direct_run(form.how, form.collective, form.dtype, form.op, form.element, &args->exports, &run)) {
+    if (!form.direct || !work->direct || !rondo_single_direct(form, args, &run)) {
         if (work->bulk)
             rondo_bulk_run(form, work, &run);
         else

@@ -120,10 +120,12 @@ RONDO_FN bool rondo_direct_offer(const struct rondo_run *run, const struct rondo
 {
     const struct rondo_lane_args *lane = run->lane;
     const struct rondo_work *work = run->work;
-    const bool reads = rondo_send_is_read(collective, work->root, lane->rank);
+    const bool any_place =
+        work->aligned || work->copied; /* copy engines need no whole lines, and are this rank's own */
+    const bool reads = !work->copied && rondo_send_is_read(collective, work->root, lane->rank);
     const bool writes = rondo_recv_is_written(collective, work->root, lane->rank);
-    unsigned send = reads ? rondo_offer_number(lane->exports, work->aligned, args->send) : 0;
-    unsigned recv = writes ? rondo_offer_number(lane->exports, work->aligned, args->recv) : 0;
+    unsigned send = reads ? rondo_offer_number(lane->exports, any_place, args->send) : 0;
+    unsigned recv = writes ? rondo_offer_number(lane->exports, any_place, args->recv) : 0;
     /* An all-to-all in place would overwrite what is still to be sent. */
     const bool lacks = send == RONDO_EXPORT_NONE || recv == RONDO_EXPORT_NONE ||
                        (collective == RONDO_ALL_TO_ALL && rondo_in_place(collective, run));

@@ -6,10 +6,14 @@
  * when the receiver has come to the message. So a large message waits for its receiver, which one that a FIFO holds need not.
  *
  * Offers and answers are handshakes: lines in the mailbox of whom they are for, one of each kind for each peer and channel. One is
- * free again when the other kind's has come, or the message itself by FIFO. */
+ * free again when the other kind's has come, or the message itself by FIFO.
+ *
+ * Where copy engines move direct messages, the block of the first channel offers, and has all of the message copied, for all
+ * channels, whose blocks it tells (copy.h). What a rank has for itself is copied so too. */
 #ifndef RONDO_KERNELS_TRANSFER_H
 #define RONDO_KERNELS_TRANSFER_H
 
+#include "kernels/copy.h"
 #include "kernels/fifo.h"
 #include "kernels/offers.h"
 
@@ -67,6 +71,47 @@ RONDO_FN void rondo_message_count(const struct rondo_batch_head *head, const str
 /* What came of a message that may be direct. */
 enum rondo_message_end { RONDO_MESSAGE_DONE, RONDO_MESSAGE_BY_FIFO, RONDO_MESSAGE_DEAD };
 
+/* ---- by copy engines ---- */
+
+/* The whole message. Whether the launch is dead, for all threads. */
+RONDO_CALL bool rondo_message_copy(const struct rondo_lane_args *lane, const struct rondo_run *run, unsigned peer,
+                                   const struct rondo_transfer *t, void *to, const void *from)
+{
+    bool dead = run->dead;
+    if (rondo_thread() == 0 && !dead) {
+        rondo_copy_ask(lane, peer, to, from, t->bytes);
+        dead = rondo_copy_await(lane, NULL, run->epoch, peer, false);
+    }
+    return rondo_barrier_any(dead);
+}
+
+/* The block of the first channel tells those of the others that the message lies on how it goes. */
+RONDO_FN void rondo_message_tell(const struct rondo_run *run, const struct rondo_transfer *t, bool copied)
+{
+    const uint64_t lines = (t->bytes + RONDO_LINE_BYTES - 1) / RONDO_LINE_BYTES;
+    for (unsigned c = 1 + rondo_thread(); c * t->share < lines; c += rondo_threads())
+        rondo_copies_tell(run, rondo_block() + c, copied);
+}
+
+/* What a block of another channel does. */
+RONDO_FN enum rondo_message_end rondo_message_follow(struct rondo_run *run)
+{
+    const bool copied = rondo_copies_hear(run);
+    return run->dead ? RONDO_MESSAGE_DEAD : copied ? RONDO_MESSAGE_DONE : RONDO_MESSAGE_BY_FIFO;
+}
+
+/* What the rank has for itself. */
+RONDO_CALL enum rondo_message_end rondo_message_keep(const struct rondo_batch_head *head, struct rondo_run run,
+                                                     const struct rondo_transfer *t, struct rondo_stream end)
+{
+    if (end.channel)
+        return RONDO_MESSAGE_DONE;
+    return rondo_message_copy(&head->lane, &run, head->lane.rank, t, t->buffer, t->from) ? RONDO_MESSAGE_DEAD
+                                                                                         : RONDO_MESSAGE_DONE;
+}
+
+/* ---- its ends ---- */
+
 /* Out of line, and the run by value, as everything that small messages have nothing to do with. */
 RONDO_CALL enum rondo_message_end rondo_message_send(const struct rondo_batch_head *head, struct rondo_run run,
                                                      const struct rondo_transfer *t, struct rondo_stream end)
@@ -75,6 +120,8 @@ RONDO_CALL enum rondo_message_end rondo_message_send(const struct rondo_batch_he
     char *at = rondo_handshake_from(head, &end, RONDO_HANDSHAKE_OFFER);
     if (range.first == range.end)
         return RONDO_MESSAGE_DONE;
+    if (t->copied && end.channel)
+        return rondo_message_follow(&run);
     if (rondo_thread() == 0) {
         rondo_line_await(&run, at, end.peer);
         rondo_fence();
@@ -89,10 +136,15 @@ RONDO_CALL enum rondo_message_end rondo_message_send(const struct rondo_batch_he
         rondo_line_store(at, rondo_line_empty());
         rondo_fence(); /* whatever the block sends from now on says that the offer was taken */
     }
+    if (t->copied)
+        rondo_message_tell(&run, t, to != NULL);
     rondo_barrier();
     if (!to)
         return RONDO_MESSAGE_BY_FIFO;
-    rondo_message_store(t, range, to);
+    if (!t->copied)
+        rondo_message_store(t, range, to);
+    else if (rondo_message_copy(&head->lane, &run, end.peer, t, to, t->buffer))
+        return RONDO_MESSAGE_DEAD;
     rondo_barrier();
     if (rondo_thread() == 0) {
         struct rondo_line done = rondo_line_empty();
@@ -111,14 +163,19 @@ RONDO_CALL enum rondo_message_end rondo_message_recv(const struct rondo_batch_he
     bool lacks = false;
     if (range.first == range.end)
         return RONDO_MESSAGE_DONE;
+    if (t->copied && end.channel)
+        return rondo_message_follow(&run);
     if (rondo_thread() == 0 && !run.dead) {
-        const unsigned number = rondo_offer_number(head->lane.exports, t->aligned, t->number);
+        const unsigned number = rondo_offer_number(head->lane.exports, t->aligned || t->copied, t->number);
         struct rondo_line offer = rondo_line_empty();
         rondo_offer_words(number, t->at, offer.w);
         rondo_line_store(rondo_handshake_to(head, &end, RONDO_HANDSHAKE_OFFER), offer);
         lacks = number == RONDO_EXPORT_NONE;
     }
-    if (rondo_barrier_any(lacks))
+    lacks = rondo_barrier_any(lacks);
+    if (t->copied && !run.dead)
+        rondo_message_tell(&run, t, !lacks);
+    if (lacks)
         return RONDO_MESSAGE_BY_FIFO;
     if (rondo_thread() == 0) {
         char *at = rondo_handshake_from(head, &end, RONDO_HANDSHAKE_DONE);
@@ -139,18 +196,15 @@ RONDO_FN void rondo_end_run(const struct rondo_batch_head *head, struct rondo_ru
 {
     const struct rondo_transfer *transfers = rondo_transfers_of(head);
     struct rondo_stream part = *end;
-    if (end->kind == RONDO_COPY) {
-        rondo_fifo_copy(run, transfers, end);
-        return;
-    }
     RONDO_ROLLED
     for (; part.first < end->end; part.first = part.end) { /* one that may be direct, or all up to the next that may */
         const struct rondo_transfer *t = transfers + part.first;
         enum rondo_message_end came = RONDO_MESSAGE_BY_FIFO;
         part.end = part.first + 1;
         if (t->direct)
-            came = end->kind == RONDO_SEND ? rondo_message_send(head, *run, t, part)
-                                           : rondo_message_recv(head, *run, t, part);
+            came = end->kind == RONDO_SEND   ? rondo_message_send(head, *run, t, part)
+                   : end->kind == RONDO_RECV ? rondo_message_recv(head, *run, t, part)
+                                             : rondo_message_keep(head, *run, t, part);
         RONDO_ROLLED
         while (!t->direct && part.end < end->end && !transfers[part.end].direct)
             part.end++;
@@ -159,8 +213,10 @@ RONDO_FN void rondo_end_run(const struct rondo_batch_head *head, struct rondo_ru
             continue;
         if (end->kind == RONDO_SEND)
             rondo_fifo_send(head, run, transfers, &part);
-        else
+        else if (end->kind == RONDO_RECV)
             rondo_fifo_recv(head, run, transfers, &part);
+        else
+            rondo_fifo_copy(run, transfers, &part);
         rondo_barrier(); /* what follows loads the position that one thread has stored */
     }
 }

@@ -94,7 +94,8 @@ struct rondo_report {
     uint64_t mine, theirs; /* rondo_batch_head.signature */
 };
 
-struct rondo_posts; /* kernels/post.h */
+struct rondo_posts;  /* kernels/post.h */
+struct rondo_copies; /* kernels/copies.h */
 
 /* Memory of users that all ranks of a comm have mapped is known by numbers, to which the host has the addresses; in device memory.
  * Behind it: where each rank's memory is for this one, a word of 64 bits for each number of each rank. */
@@ -122,6 +123,7 @@ struct rondo_lane_args {
         *posts;         /* own, device memory; NULL: nothing that this rank sends is copied by a progress thread */
     char *const *boxes; /* `to` of all ranks, then `from` of all, in device memory */
     struct rondo_exports *exports; /* own, device memory */
+    struct rondo_copies *copies;   /* own, device memory; NULL: no copy engine moves anything between buffers */
     char *to[RONDO_ARG_PEERS];     /* mailbox that this rank fills for a rank, for the first ranks */
     char *from[RONDO_ARG_PEERS];   /* mailbox that a rank fills for this one */
     uint64_t timeout_ns;           /* longest wait for a peer; 0: for ever */
@@ -164,6 +166,7 @@ struct rondo_work {
     uint8_t words : 1;   /* or whole words of 4 bytes, and its bytes are such. May differ, too */
     uint8_t bulk : 1;    /* by the bulk protocol; the launch is the work's alone */
     uint8_t direct : 1;  /* by the direct one where that can be; the launch has a kernel of its own */
+    uint8_t copied : 1;  /* and then by copy engines: copied.h */
 };
 
 enum rondo_scaling {
@@ -187,6 +190,7 @@ struct rondo_transfer {
     uint8_t aligned; /* they allow whole lines */
     uint8_t words;   /* or whole words of 4 bytes, at least */
     uint8_t direct;  /* the message goes directly if its receiver offers so; by its size, so its ends agree */
+    uint8_t copied;  /* and then by copy engines, as do copies */
     uint16_t number; /* of that memory; RONDO_EXPORT_NONE: in none */
 };
 

@@ -82,8 +82,8 @@ ncclResult_t rondo_nccl_config(const ncclConfig_t *user, rondoConfig_t *config)
         if (has(user, offsetof(ncclConfig_t, commName), sizeof config->commName, NAME_SINCE))
             config->commName = user->commName;
     }
-    if (policy != NCCL_CONFIG_UNDEF_INT && env->cta_policy < 0) /* no blocks at all: few are what comes nearest */
-        config->ctaPolicy = policy ? RONDO_CTA_POLICY_EFFICIENCY : RONDO_CTA_POLICY_DEFAULT;
+    if (policy != NCCL_CONFIG_UNDEF_INT && env->cta_policy < 0) /* bits there; the second says more than the first */
+        config->ctaPolicy = policy & RONDO_CTA_POLICY_ZERO ? RONDO_CTA_POLICY_ZERO : policy;
     if (env->comm_blocking >= 0)
         config->blocking = (int)env->comm_blocking;
     if (env->min_ctas >= 0)

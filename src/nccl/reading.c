@@ -68,11 +68,13 @@ static const char *read_cumem(const char *text, char *room)
 static const char *read_policy(const char *text, char *room)
 {
     (void)room;
-    if (strcasestr(text, "EFFICIENCY") || strcasestr(text, "ZERO"))
+    if (strcasestr(text, "ZERO"))
+        return "2";
+    if (strcasestr(text, "EFFICIENCY"))
         return "1";
     if (strcasestr(text, "DEFAULT"))
         return "0";
-    return strcmp(text, "2") == 0 || strcmp(text, "3") == 0 ? "1" : text;
+    return strcmp(text, "3") == 0 ? "2" : text;
 }
 
 static const char *read_algorithm(const char *text, char *room)

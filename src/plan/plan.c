@@ -128,6 +128,7 @@ static struct rondo_shape plan_steps(const struct rondo_limits *limits, const st
     if (limits->check || task->scaling ||
         (algo == RONDO_ONE_SHOT && !work->bulk && work->steps == 1 && work->step_lines == stride))
         work->direct = 0;
+    work->copied = work->direct && limits->copies && work->bytes >= limits->copied_from[task->collective];
     return shape;
 }
 

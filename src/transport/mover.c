@@ -28,6 +28,11 @@ struct way {
     unsigned first, count;                          /* of it */
 };
 
+struct copy_way {
+    struct rondo_copy_route route;
+    struct rondo_copier *copier;
+};
+
 struct rondo_mover {
     const struct rondo_device_ops *ops;
     struct rondo_device *device;
@@ -37,8 +42,10 @@ struct rondo_mover {
     pid_t process;
     int stop;         /* atomic: the thread is to end once it is idle */
     uint64_t stop_by; /* or at this time; written before stop */
-    unsigned count;
-    struct way ways[];
+    unsigned count, copy_count;
+    struct way *ways;
+    struct copy_way *copy_ways;
+    uint64_t copies; /* atomic; the thread's */
 };
 
 /* The ring's next post, if there is one. Kernels write both words at once, or release them one by one. */
@@ -109,6 +116,55 @@ static rondoResult_t serve(struct way *way, const struct rondo_device_ops *ops, 
     return pass_on(way, ops);
 }
 
+/* ---- from buffer to buffer ---- */
+
+/* Takes a lane's request, if there is one. *takes: there was one, and it is to be copied. Kernels store the number last. */
+static bool take(struct rondo_copy *copy, bool refuses, bool *takes)
+{
+    const uint32_t number = __atomic_load_n(&copy->number, __ATOMIC_ACQUIRE); /* rondo_copy_ask */
+    const uint32_t taken = __atomic_load_n(&copy->taken, __ATOMIC_RELAXED);
+    *takes = false;
+    if (number == taken)
+        return false;
+    __atomic_store_n(&copy->taken, number, __ATOMIC_RELAXED);
+    *takes = !refuses && __atomic_load_n(&copy->withdrawn, __ATOMIC_ACQUIRE) != number; /* rondo_copy_withdraw */
+    if (!*takes)
+        __atomic_store_n(&copy->refused, number, __ATOMIC_RELEASE); /* rondo_copy_withdraw */
+    return true;
+}
+
+static rondoResult_t copy_for(struct rondo_mover *mover, struct copy_way *way, unsigned lane)
+{
+    const struct rondo_copy_route *route = &way->route;
+    struct rondo_copy *copy = route->asked + lane * route->pitch;
+    uint32_t *done = (uint32_t *)(void *)((char *)route->done + lane * route->done_pitch);
+    void *to = (void *)(uintptr_t)__atomic_load_n(&copy->to, __ATOMIC_RELAXED);
+    const void *from = (const void *)(uintptr_t)__atomic_load_n(&copy->from, __ATOMIC_RELAXED);
+    const uint32_t number = __atomic_load_n(&copy->taken, __ATOMIC_RELAXED);
+    rondoResult_t result =
+        mover->ops->copier_copy(way->copier, to, from, __atomic_load_n(&copy->bytes, __ATOMIC_RELAXED));
+    if (result != rondoSuccess) {
+        __atomic_store_n(&copy->refused, number, __ATOMIC_RELEASE); /* rondo_copy_withdraw */
+        return result;
+    }
+    __atomic_fetch_add(&mover->copies, 1, __ATOMIC_RELAXED); /* before anyone can know that it is done */
+    return mover->ops->copier_set(way->copier, done, number);
+}
+
+/* `refuses`: nothing is copied any more, and who asks is told so. */
+static rondoResult_t serve_copies(struct rondo_mover *mover, struct copy_way *way, bool refuses, bool *worked)
+{
+    for (unsigned lane = 0; lane < way->route.lanes; lane++) {
+        bool takes;
+        *worked |= take(way->route.asked + lane * way->route.pitch, refuses, &takes);
+        if (takes)
+            RONDO_TRY(copy_for(mover, way, lane));
+    }
+    return rondoSuccess;
+}
+
+/* ---- the thread ---- */
+
 /* Waits a little, the longer the less there was to do. */
 static void rest(uint64_t *idle_since, unsigned *looks)
 {
@@ -123,28 +179,42 @@ static void rest(uint64_t *idle_since, unsigned *looks)
         sched_yield();
 }
 
+/* Says once that copies fail: to which peer. */
+static void check(struct rondo_mover *mover, rondoResult_t result, unsigned peer, bool *failed)
+{
+    if (result == rondoSuccess || *failed)
+        return;
+    *failed = true;
+    mover->failed(mover->object, peer);
+}
+
+/* A round of all ways, of which something may have failed before. Whether there was something to do. */
+static bool look_round(struct rondo_mover *mover, bool *failed)
+{
+    bool worked = false;
+    for (unsigned w = 0; w < mover->count && !*failed; w++)
+        check(mover, serve(&mover->ways[w], mover->ops, &worked), mover->ways[w].route.peer, failed);
+    for (unsigned w = 0; w < mover->copy_count; w++)
+        check(mover, serve_copies(mover, &mover->copy_ways[w], *failed, &worked), mover->copy_ways[w].route.peer,
+              failed);
+    return worked;
+}
+
 static void *run(void *argument)
 {
     struct rondo_mover *mover = argument;
     struct rondo_device_info info;
     uint64_t idle_since = 0;
     unsigned looks = 0;
+    bool failed = false;
     void *token;
     mover->ops->info(mover->device, &info);
     rondo_numa_stay(info.numa_node);
-    rondoResult_t result = mover->ops->enter(mover->device, &token);
-    bool failed = false;
+    check(mover, mover->ops->enter(mover->device, &token),
+          mover->count ? mover->ways[0].route.peer : mover->copy_ways[0].route.peer, &failed);
     for (;;) {
         const bool stop = __atomic_load_n(&mover->stop, __ATOMIC_ACQUIRE); /* rondo_mover_stop */
-        bool worked = false;
-        for (unsigned w = 0; w < mover->count && !failed; w++) {
-            if (result == rondoSuccess)
-                result = serve(&mover->ways[w], mover->ops, &worked);
-            if (result != rondoSuccess) {
-                failed = true;
-                mover->failed(mover->object, mover->ways[w].route.peer);
-            }
-        }
+        const bool worked = look_round(mover, &failed);
         if (stop && (!worked || failed || rondo_now_ns() > mover->stop_by))
             return NULL;
         if (worked)
@@ -158,27 +228,42 @@ static void free_mover(struct rondo_mover *mover)
 {
     for (unsigned w = 0; w < mover->count; w++)
         mover->ops->copier_destroy(mover->device, mover->ways[w].copier);
+    for (unsigned w = 0; w < mover->copy_count; w++)
+        mover->ops->copier_destroy(mover->device, mover->copy_ways[w].copier);
+    free(mover->ways);
+    free(mover->copy_ways);
     free(mover);
 }
 
-rondoResult_t rondo_mover_start(const struct rondo_device_ops *ops, struct rondo_device *device,
-                                const struct rondo_route *routes, unsigned count,
-                                void (*failed)(void *object, unsigned peer), void *object, struct rondo_mover **out)
+static rondoResult_t open_ways(struct rondo_mover *mover, const struct rondo_mover_job *job)
 {
-    struct rondo_mover *mover = calloc(1, sizeof *mover + count * sizeof *mover->ways);
-    rondoResult_t result = rondoSuccess;
+    mover->ways = calloc(job->count + 1, sizeof *mover->ways);
+    mover->copy_ways = calloc(job->copy_count + 1, sizeof *mover->copy_ways);
+    if (!mover->ways || !mover->copy_ways)
+        return rondo_fail(rondoSystemError, "out of memory");
+    for (; mover->count < job->count; mover->count++) {
+        mover->ways[mover->count].route = job->routes[mover->count];
+        RONDO_TRY(mover->ops->copier_create(mover->device, &mover->ways[mover->count].copier));
+    }
+    for (; mover->copy_count < job->copy_count; mover->copy_count++) {
+        mover->copy_ways[mover->copy_count].route = job->copies[mover->copy_count];
+        RONDO_TRY(mover->ops->copier_create(mover->device, &mover->copy_ways[mover->copy_count].copier));
+    }
+    return rondoSuccess;
+}
+
+rondoResult_t rondo_mover_start(const struct rondo_device_ops *ops, struct rondo_device *device,
+                                const struct rondo_mover_job *job, struct rondo_mover **out)
+{
+    struct rondo_mover *mover = calloc(1, sizeof *mover);
     if (!mover)
         return rondo_fail(rondoSystemError, "out of memory");
     mover->ops = ops;
     mover->device = device;
-    mover->failed = failed;
-    mover->object = object;
+    mover->failed = job->failed;
+    mover->object = job->object;
     mover->process = getpid();
-    for (unsigned w = 0; w < count && result == rondoSuccess; w++) {
-        mover->ways[w].route = routes[w];
-        result = ops->copier_create(device, &mover->ways[w].copier);
-        mover->count += result == rondoSuccess;
-    }
+    rondoResult_t result = open_ways(mover, job);
     if (result == rondoSuccess && pthread_create(&mover->thread, NULL, run, mover) != 0)
         result = rondo_fail(rondoSystemError, "no thread to be had for a comm's copies");
     if (result != rondoSuccess)
@@ -186,6 +271,11 @@ rondoResult_t rondo_mover_start(const struct rondo_device_ops *ops, struct rondo
     else
         *out = mover;
     return result;
+}
+
+uint64_t rondo_mover_copies(const struct rondo_mover *mover)
+{
+    return mover ? __atomic_load_n(&mover->copies, __ATOMIC_RELAXED) : 0;
 }
 
 void rondo_mover_stop(struct rondo_mover *mover, unsigned ms)

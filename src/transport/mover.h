@@ -1,5 +1,6 @@
 /* Movers: a comm's progress thread. It takes the posts that kernels make (kernels/posts.h), has copy engines copy what they name,
- * and passes posts on where the receiver's mover is to copy on. Replays need nothing else of the host.
+ * and passes posts on where the receiver's mover is to copy on. And it takes what kernels ask for (kernels/copies.h): copies from
+ * buffer to buffer. Replays need nothing else of the host.
  *
  * The thread polls: for about a millisecond after the last post as fast as it can, then some ten thousand times a second, and
  * near the device's NUMA node. It makes no device calls that a capture of another thread would mind. */
@@ -7,6 +8,7 @@
 #define RONDO_TRANSPORT_MOVER_H
 
 #include "device/device.h"
+#include "kernels/copies.h"
 #include "kernels/posts.h"
 
 struct rondo_mover;
@@ -20,11 +22,33 @@ struct rondo_route {
     struct rondo_post_ring *next; /* where the posts go once their copies are done; NULL: nowhere */
 };
 
-/* Starts the thread. `failed(object, peer)` is called from it, once, when a copy fails: the reason is the thread's last error. The
- * routes are copied. */
+/* All copies to one peer's buffers, or within the rank; those of several peers may be under way at once. Memory as above. */
+struct rondo_copy_route {
+    unsigned peer;
+    unsigned lanes;
+    struct rondo_copy *asked; /* of the first lane, as the CPU sees it; those of the others follow so many copies on: */
+    size_t pitch;
+    uint32_t *done; /* of the first lane, device memory; of the others, so many bytes on: */
+    size_t done_pitch;
+};
+
+/* What a mover is for. */
+struct rondo_mover_job {
+    const struct rondo_route *routes;
+    unsigned count;
+    const struct rondo_copy_route *copies;
+    unsigned copy_count;
+    void (*failed)(void *object,
+                   unsigned peer); /* called from the thread, once, when a copy fails, with its last error */
+    void *object;
+};
+
+/* Starts the thread. The routes are copied. */
 rondoResult_t rondo_mover_start(const struct rondo_device_ops *ops, struct rondo_device *device,
-                                const struct rondo_route *routes, unsigned count,
-                                void (*failed)(void *object, unsigned peer), void *object, struct rondo_mover **mover);
+                                const struct rondo_mover_job *job, struct rondo_mover **mover);
+
+/* Copies from buffer to buffer that were given to copy engines so far. NULL is fine: none. */
+uint64_t rondo_mover_copies(const struct rondo_mover *mover);
 
 /* Ends the thread: once it has nothing to do, or after about `ms`. NULL is fine. In a forked child, which has no such thread, it
  * does nothing. */

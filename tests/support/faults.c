@@ -125,8 +125,9 @@ enum { COPIES = 4096 };
 
 struct copy {
     void *to;
-    const void *from;
+    const void *from; /* NULL: a word is set */
     size_t bytes;
+    uint32_t value;
 };
 
 struct late {
@@ -151,6 +152,11 @@ static struct late *late_of(struct rondo_copier *copier)
 static void copy_now(struct late *late, const struct copy *copy)
 {
     uint64_t mark, passed = 0;
+    if (!copy->from) {
+        if (real->copier_set(late->copier, copy->to, copy->value) != rondoSuccess)
+            abort();
+        return;
+    }
     if (real->copier_copy(late->copier, copy->to, copy->from, copy->bytes) != rondoSuccess ||
         real->copier_mark(late->copier, &mark) != rondoSuccess)
         abort();
@@ -172,9 +178,10 @@ static void *copy_late(void *argument)
         if (late->done == late->given)
             break;
         const struct copy copy = late->copies[late->done % COPIES];
-        const unsigned delay = draw_below(&late->draw, __atomic_load_n(&faults.copy_delay_us, __ATOMIC_ACQUIRE));
+        const unsigned most = __atomic_load_n(&faults.copy_delay_us, __ATOMIC_ACQUIRE);
+        const unsigned delay = copy.from ? draw_below(&late->draw, most) : 0;
         pthread_mutex_unlock(&late->lock);
-        while (__atomic_load_n(&faults.stalled, __ATOMIC_ACQUIRE))
+        while (copy.from && __atomic_load_n(&faults.stalled, __ATOMIC_ACQUIRE))
             usleep(1000);
         if (delay)
             usleep(delay);
@@ -223,18 +230,28 @@ static void copier_destroy(struct rondo_device *device, struct rondo_copier *cop
     free(late);
 }
 
-static rondoResult_t copier_copy(struct rondo_copier *copier, void *to, const void *from, size_t bytes)
+static void give(struct late *late, struct copy copy)
 {
-    struct late *late = late_of(copier);
-    RONDO_TRY(next("a copy"));
-    if (__atomic_load_n(&faults.broken, __ATOMIC_ACQUIRE))
-        return rondo_fail(rondoSystemError, "a test's fault: a copy of %zu bytes", bytes);
     pthread_mutex_lock(&late->lock);
     while (late->given - late->done == COPIES)
         pthread_cond_wait(&late->changed, &late->lock);
-    late->copies[late->given++ % COPIES] = (struct copy){to, from, bytes};
+    late->copies[late->given++ % COPIES] = copy;
     pthread_cond_broadcast(&late->changed);
     pthread_mutex_unlock(&late->lock);
+}
+
+static rondoResult_t copier_copy(struct rondo_copier *copier, void *to, const void *from, size_t bytes)
+{
+    RONDO_TRY(next("a copy"));
+    if (__atomic_load_n(&faults.broken, __ATOMIC_ACQUIRE))
+        return rondo_fail(rondoSystemError, "a test's fault: a copy of %zu bytes", bytes);
+    give(late_of(copier), (struct copy){to, from, bytes, 0});
+    return rondoSuccess;
+}
+
+static rondoResult_t copier_set(struct rondo_copier *copier, uint32_t *word, uint32_t value)
+{
+    give(late_of(copier), (struct copy){word, NULL, 0, value});
     return rondoSuccess;
 }
 
@@ -279,6 +296,7 @@ static const struct rondo_device_ops *wrap(const struct rondo_device_ops *ops)
     row.copier_copy = copier_copy;
     row.copier_mark = copier_mark;
     row.copier_passed = copier_passed;
+    row.copier_set = copier_set;
     return &row;
 }
 
