@@ -4,6 +4,7 @@
 #include "comm/exports.h"
 #include "common/clock.h"
 #include "kernels/copies.h"
+#include "rondo/host.h"
 #include "support/copied.h"
 #include "support/faults.h"
 #include "support/flicker.h"
@@ -337,6 +338,61 @@ Test(copies, go_along_with_other_ops)
 {
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(3)}, grouped), 0);
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(3), .layout = RIG_THREADS}, grouped), 0);
+}
+
+/* A loop's body: the op, and a step that ends the loop after so many. */
+struct loop {
+    rondoHostConditional_t more;
+    int left;
+};
+
+static void count_down(void *argument)
+{
+    struct loop *loop = argument;
+    rondoHostSetConditional(loop->more, --loop->left > 0);
+}
+
+static int looped(struct rig *rig)
+{
+    enum { STEPS = 5 };
+    const uint64_t start = rondo_now_ns();
+    struct item item = item_of(ITEM_ALL_GATHER, PLAIN, rig->ranks);
+    struct loop loop = {.left = 0};
+    rondoHostGraph_t graph, body, ended;
+    rondoHostGraphExec_t exec;
+    uint64_t copies = 0;
+    copied_begin(rig);
+    item_prepare(&item, rig);
+    RIG_OK(rondoHostStreamBeginCapture(rig->stream, rondoHostCaptureThreadLocal));
+    RIG_OK(rondoHostStreamGetCaptureGraph(rig->stream, &graph));
+    RIG_OK(rondoHostConditionalCreate(&loop.more, graph, 1));
+    RIG_OK(rondoHostStreamAddConditional(rig->stream, loop.more, rondoHostWhile, &body, 1));
+    RIG_OK(rondoHostStreamEndCapture(rig->stream, &ended));
+    RIG_OK(rondoHostStreamBeginCaptureToGraph(rig->stream, body, NULL, 0, rondoHostCaptureThreadLocal));
+    RIG_OK(item_issue(&item, rig, rig->comm, rig->stream));
+    RIG_OK(rondoHostLaunch(count_down, &loop, rig->stream));
+    RIG_OK(rondoHostStreamEndCapture(rig->stream, &ended));
+    RIG_OK(rondoHostGraphInstantiate(&exec, graph));
+    const uint64_t expected = STEPS * copied_expected(&item, rig->ranks);
+    while (copies != expected) { /* all ranks see the same number */
+        RIG_CHECK(since_ms(start) < 20000, "%llu copies", (unsigned long long)copies);
+        loop.left = STEPS;
+        if (copied_round(&item, rig, (struct machine_graph *)(void *)exec, &copies))
+            return 1;
+        RIG_CHECK(loop.left == 0, "%d steps are left", loop.left);
+    }
+    RIG_OK(rondoHostGraphExecDestroy(exec));
+    RIG_OK(rondoHostGraphDestroy(graph));
+    item_free(&item, rig);
+    copied_end(rig);
+    return rig_barrier(rig);
+}
+
+Test(copies, are_made_in_the_body_of_a_loop)
+{
+    if (!rig_on_host())
+        cr_skip_test("the loop is the host device's");
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(3)}, looped), 0);
 }
 
 /* ---- what chooses them ---- */
