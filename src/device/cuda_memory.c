@@ -7,6 +7,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -329,32 +331,89 @@ void rondo_cuda_host_unmap(struct rondo_device *device, void *host)
     }
 }
 
+/* Pinned memory that is not used now. It is kept for the next who asks for as much, for cuMemFreeHost waits for the kernels of all
+ * devices, and other threads can launch nothing meanwhile: if one of these kernels waits for a rank in such a thread, for ever. */
+struct kept {
+    struct kept *next;
+    struct rondo_pinned pinned;
+    unsigned long long id; /* of the memory, if its context is still there */
+};
+static struct kept *kept;
+static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* 0: none, or no memory of CUDA's any more. */
+static unsigned long long identity_of(const void *host)
+{
+    unsigned long long id = 0;
+    const CUresult error =
+        rondo_cuda.cuPointerGetAttribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, (CUdeviceptr)(uintptr_t)host);
+    return error == CUDA_SUCCESS ? id : 0;
+}
+
+static bool take_kept(size_t bytes, struct rondo_pinned *pinned)
+{
+    bool found = false;
+    pthread_mutex_lock(&kept_lock);
+    for (struct kept **at = &kept; *at && !found;) {
+        struct kept *k = *at;
+        const bool gone = identity_of(k->pinned.host) != k->id;
+        found = !gone && k->pinned.bytes == bytes;
+        if (found)
+            *pinned = k->pinned;
+        if (found || gone) {
+            *at = k->next;
+            free(k);
+        } else {
+            at = &k->next;
+        }
+    }
+    pthread_mutex_unlock(&kept_lock);
+    return found;
+}
+
+static rondoResult_t pin_anew(size_t bytes, struct rondo_pinned *pinned)
+{
+    CUdeviceptr address = 0;
+    RONDO_CU(cuMemHostAlloc(&pinned->host, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
+    const CUresult error = rondo_cuda.cuMemHostGetDevicePointer(&address, pinned->host, 0);
+    if (error != CUDA_SUCCESS) {
+        rondo_cuda.cuMemFreeHost(pinned->host);
+        pinned->host = NULL;
+        return rondo_cuda_failed(error, "cuMemHostGetDevicePointer");
+    }
+    pinned->device = (void *)(uintptr_t)address;
+    pinned->bytes = bytes;
+    return rondoSuccess;
+}
+
 rondoResult_t rondo_cuda_pinned_alloc(struct rondo_device *device, size_t bytes, struct rondo_pinned *pinned)
 {
     struct rondo_cuda_scope scope;
-    CUdeviceptr address = 0;
     memset(pinned, 0, sizeof *pinned);
     RONDO_TRY(rondo_cuda_scope_open(device, &scope));
-    CUresult error =
-        rondo_cuda.cuMemHostAlloc(&pinned->host, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
-    if (error == CUDA_SUCCESS)
-        error = rondo_cuda.cuMemHostGetDevicePointer(&address, pinned->host, 0);
+    const rondoResult_t result = take_kept(bytes, pinned) ? rondoSuccess : pin_anew(bytes, pinned);
     rondo_cuda_scope_close(&scope);
-    pinned->device = (void *)(uintptr_t)address;
-    pinned->bytes = bytes;
-    if (error != CUDA_SUCCESS) {
-        rondo_cuda_pinned_free(device, pinned);
-        return rondo_cuda_failed(error, "cuMemHostAlloc");
-    }
-    memset(pinned->host, 0, bytes);
-    return rondoSuccess;
+    if (result == rondoSuccess)
+        memset(pinned->host, 0, bytes);
+    return result;
 }
 
 void rondo_cuda_pinned_free(struct rondo_device *device, struct rondo_pinned *pinned)
 {
     struct rondo_cuda_scope scope;
     if (pinned->host && rondo_cuda_scope_open(device, &scope) == rondoSuccess) {
-        rondo_cuda.cuMemFreeHost(pinned->host);
+        struct kept *k = malloc(sizeof *k);
+        if (k)
+            *k = (struct kept){.pinned = *pinned, .id = identity_of(pinned->host)};
+        if (k && k->id) {
+            pthread_mutex_lock(&kept_lock);
+            k->next = kept;
+            kept = k;
+            pthread_mutex_unlock(&kept_lock);
+        } else {
+            free(k);
+            rondo_cuda.cuMemFreeHost(pinned->host);
+        }
         rondo_cuda_scope_close(&scope);
     }
     memset(pinned, 0, sizeof *pinned);
