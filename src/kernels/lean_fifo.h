@@ -19,7 +19,7 @@ RONDO_FN void rondo_lean_send(const struct rondo_batch_head *head, const struct 
     const uint32_t *credit = rondo_fifo_credit(head, rondo_mailbox_from(lane, lane->ranks, end->peer), end, end->peer);
     struct rondo_line line;
 
-    struct rondo_run run = rondo_launch_begin(lane, NULL);
+    struct rondo_run run = rondo_launch_begin_any(lane, NULL);
     const uint32_t position = rondo_word_load(at), taken = rondo_word_load(credit);
     if (mine)
         line = rondo_user_load(t->element, t->aligned, t->buffer, t->bytes, range.first + rondo_thread());
@@ -50,7 +50,7 @@ RONDO_FN void rondo_lean_recv(const struct rondo_batch_head *head, const struct 
     const uint32_t first = rondo_fifo_first(head, end, end->peer, lane->rank), quarter = head->fifos.lines / 4;
     uint32_t *at = rondo_fifo_position(head, end);
 
-    struct rondo_run run = rondo_launch_begin(lane, NULL);
+    struct rondo_run run = rondo_launch_begin_any(lane, NULL);
     const uint32_t position = rondo_word_load(at), number = first + ((position + rondo_thread()) & mask);
     rondo_launch_check(&run);
     rondo_launch_trace(&run);
@@ -80,7 +80,7 @@ RONDO_FN void rondo_lean_copy(const struct rondo_batch_head *head, const struct 
 {
     const struct rondo_transfer *t = rondo_transfers_of(head) + end->first;
     const uint64_t i = range.first + rondo_thread();
-    struct rondo_run run = rondo_launch_begin(&head->lane, NULL);
+    struct rondo_run run = rondo_launch_begin_any(&head->lane, NULL);
     struct rondo_line line;
     if (i < range.end)
         line = rondo_user_load(t->element, t->aligned, t->from, t->bytes, i);

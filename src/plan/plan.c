@@ -96,11 +96,11 @@ static struct rondo_shape plan_steps(const struct rondo_limits *limits, const st
     const uint64_t slots = slots_of(limits, algo);
     work->direct = limits->ranks > 1 && work->bytes >= limits->direct_from[task->collective] &&
                    (algo == RONDO_TWO_SHOT || !rondo_has_shards(task->collective));
-    struct rondo_shape shape = rondo_choose_shape(limits, task->collective, work->bytes, work->span,
-                                                  !work->direct && may_be_lean(limits, task, algo));
     work->bulk = limits->ranks > 1 && work->bytes >= limits->bulk_from[task->collective];
     const uint32_t half = work->bulk ? limits->bulk_lines : limits->half_lines;
     const uint64_t room = slots ? half / slots : half;
+    const bool lean = !work->direct && may_be_lean(limits, task, algo) && work->span + limits->lean_threads <= room;
+    struct rondo_shape shape = rondo_choose_shape(limits, task->collective, work->bytes, work->span, lean);
     if ((uint64_t)shape.channels * shape.threads > room) {
         shape.threads = shape.threads < room ? shape.threads : (unsigned)room;
         shape.channels = (unsigned)(room / shape.threads);
@@ -403,7 +403,7 @@ static void plan_batch(struct rondo_group_plan *plan, size_t count, bool message
     char *const start = (char *)head;
     size_t at = sizeof *head;
     unsigned message_threads = 0, ends = 0;
-    bool bulk = false, lean = !count;
+    bool bulk = false, lean = !count && messages;
     memset((char *)head + sizeof head->lane, 0, sizeof *head - sizeof head->lane);
     launch->direct = false;
     launch->threads = 1;
@@ -425,7 +425,6 @@ static void plan_batch(struct rondo_group_plan *plan, size_t count, bool message
         launch->threads = message_threads;
     launch->blocks = head->exchange_blocks + ends;
     launch->args_bytes = at;
-    lean = lean && at <= sizeof launch->args.small;
     launch->kernel = at > sizeof launch->args.batch              ? RONDO_KERNEL_LARGE
                      : lean                                      ? RONDO_KERNEL_TRANSFERS_LEAN
                      : !count && at <= sizeof launch->args.small ? RONDO_KERNEL_TRANSFERS

@@ -157,7 +157,7 @@ unsigned rondo_plan_transfers(struct rondo_group_plan *plan, char *start, size_t
     memcpy(start + *at, ends, end_count * sizeof *ends);
     *at += end_count * sizeof *ends;
     launch->messages = (unsigned)count;
-    *lean = *lean && count && most <= plan->limits->lean_threads;
+    *lean = *lean && count && most <= plan->limits->lean_threads && *at <= sizeof launch->args.small;
     *threads = count ? threads_for(*lean ? plan->limits->lean_threads : plan->limits->max_threads, most) : 0;
     return blocks;
 }
