@@ -139,8 +139,9 @@ typedef struct {
 #define RONDO_CTA_POLICY_EFFICIENCY \
     1 /* 16 at most, for programs that compute meanwhile (figures: docs/decisions/0007) */
 #define RONDO_CTA_POLICY_ZERO \
-    2 /* and large all-gathers, all-to-alls, broadcasts and messages are moved by copy engines where the buffers allow (as in \
-         rondoCommRegister), by one block that waits for them; the rest goes as with 1 (docs/decisions/0010). All ranks or none */
+    2 /* on GPUs as 1 in this version. On the host device, large all-gathers, all-to-alls, broadcasts and messages are moved by copy \
+         engines' stand-ins where the buffers allow (as in rondoCommRegister), by one block that waits for them, and the rest \
+         goes as with 1 (docs/decisions/0010). All ranks or none */
 
 #define RONDO_CONFIG_INITIALIZER                                                                                       \
     {                                                                                                                  \

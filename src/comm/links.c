@@ -471,8 +471,9 @@ static void log_policy(const struct rondoComm *comm)
                        comm->rank, (unsigned long long)from);
     else
         rondo_log_info(RONDO_LOG_INIT, "rank %d: ctaPolicy 2: copy engines move no data, %s", comm->rank,
-                       comm->ranks == 1 ? "for there is one rank"
-                                        : "for RONDO_PROTO or the ranks' paths do not allow it");
+                       comm->ranks == 1             ? "for there is one rank"
+                       : comm->info.line_bytes != 8 ? "for this version has no use of them on GPUs"
+                                                    : "for RONDO_PROTO or the ranks' paths do not allow it");
 }
 
 void rondo_links_log(const struct rondoComm *comm, const struct rondo_card *cards)

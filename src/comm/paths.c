@@ -75,16 +75,15 @@ static uint64_t messages_direct_from(const struct rondoComm *comm, const struct 
     return comm->info.line_bytes == 8 ? 128 << 10 : 3 << 19; /* the host device: it is to be used */
 }
 
-/* From which size on copy engines move a flow, or a message: what a copy costs besides (some 10 us, as is known of other programs; not
- * measured here) must be small beside what it moves. Of a broadcast, the parts of which have to be as large. */
+/* From which size on copy engines move a flow, or a message. Of a broadcast, the parts of which have to be as large. */
 static uint64_t copied_from(const struct rondoComm *comm, const struct rondo_path *slowest, unsigned parts)
 {
     uint64_t from;
-    if (comm->config.cta_policy != RONDO_CTA_POLICY_ZERO)
-        return UINT64_MAX;
+    if (comm->config.cta_policy != RONDO_CTA_POLICY_ZERO || comm->info.line_bytes != 8)
+        return UINT64_MAX; /* on GPUs a rank's copies within its own device did not end while its kernel waited: docs/decisions/0010 */
     if (direct_is_settled(comm, slowest, &from))
         return from;
-    return comm->info.line_bytes == 8 ? 128 << 10 : (uint64_t)parts << 20; /* the host device: it is to be used */
+    return (uint64_t)parts << 17; /* the host device: it is to be used */
 }
 
 /* Only what is moved as it is. What is copied is direct: it is tried from that size on. */
