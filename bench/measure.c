@@ -10,9 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A library may go on with what a capture began (Rondo has the peers map the graph's buffers): it gets some time between the
- * first replays. */
-enum { GRAPH_WARMUP = 3, SETTLE_US = 5000, LATE_US = 2000 };
+/* A library may go on with what a capture began (Rondo has the peers map the graph's buffers, for which a GiB takes some 20 ms): it
+ * gets some time between the first replays. */
+enum { GRAPH_WARMUP = 3, SETTLE_US = 20000, LATE_US = 2000 };
 
 /* What a step of the stream consists of, in this order. */
 enum {
