@@ -156,6 +156,53 @@ Test(plan, leaves_room_for_two_launches_with_messages)
         }
 }
 
+static void check_room(const struct rondo_plan_launch *launch, unsigned ranks, size_t bytes, unsigned half_kib)
+{
+    const bool lean = is_lean(launch) || launch->kernel == RONDO_KERNEL_TRANSFERS_LEAN;
+    const unsigned registers = lean ? RONDO_LEAN_REGISTERS : RONDO_MAX_REGISTERS;
+    cr_assert_leq(2 * launch->blocks * launch->threads * registers, 132 * 65536,
+                  "%u blocks of %u threads of kernel %u: %u ranks, %zu bytes, %u KiB", launch->blocks, launch->threads,
+                  launch->kernel, ranks, bytes, half_kib);
+}
+
+/* Messages alone, to all ranks and within this one; and works in mailboxes of any size, which may have to do with less than a line a
+ * thread at once. */
+Test(plan, leaves_room_for_two_launches_of_any_kind)
+{
+    static const unsigned ranks[] = {2, 3, 4, 8, 16, 32};
+    static const unsigned halves_kib[] = {512, 2048, 4096, 6144, 8192};
+    for (size_t r = 0; r < sizeof ranks / sizeof *ranks; r++)
+        for (size_t h = 0; h < sizeof halves_kib / sizeof *halves_kib; h++)
+            for (size_t bytes = 16; bytes < 4 << 20; bytes += bytes / 7 / 16 * 16 + 16) {
+                struct rondo_limits limits = gpu_limits(ranks[r]);
+                struct rondo_message messages[2 * 32 + 1];
+                struct rondo_plan_launch launch;
+                size_t number = 0;
+                rondo_limits_share(&limits, 132);
+                rondo_limits_fit(&limits, halves_kib[h] << 10);
+                for (unsigned p = 0; p < ranks[r]; p++)
+                    for (unsigned kind = RONDO_SEND; kind <= RONDO_RECV; kind++)
+                        if (p || kind == RONDO_SEND)
+                            messages[number++] = (struct rondo_message){.kind = (uint8_t)(p ? kind : RONDO_COPY),
+                                                                        .peer = (uint16_t)p,
+                                                                        .buffer = (void *)0x100000,
+                                                                        .from = p ? NULL : (const void *)0x200000,
+                                                                        .bytes = bytes,
+                                                                        .element = 4};
+                struct rondo_group_plan plan = {.limits = &limits, .messages = messages, .message_count = number};
+                for (rondo_plan_begin(&plan); !rondo_plan_done(&plan);) {
+                    rondo_plan_next(&plan, &launch);
+                    check_room(&launch, ranks[r], bytes, halves_kib[h]);
+                }
+                for (unsigned c = 0; c < RONDO_COLLECTIVE_COUNT; c++) {
+                    struct rondo_task task = task_of(bytes / 4, RONDO_F32);
+                    task.collective = (uint8_t)c;
+                    plan_next(&limits, &task, 1, &launch);
+                    check_room(&launch, ranks[r], bytes, halves_kib[h]);
+                }
+            }
+}
+
 Test(plan, covers_any_size_within_the_mailbox)
 {
     static const unsigned ranks[] = {1, 2, 3, 4, 8, 16, 64};
