@@ -163,6 +163,7 @@ static void check_room(const struct rondo_plan_launch *launch, unsigned ranks, s
     cr_assert_leq(2 * launch->blocks * launch->threads * registers, 132 * 65536,
                   "%u blocks of %u threads of kernel %u: %u ranks, %zu bytes, %u KiB", launch->blocks, launch->threads,
                   launch->kernel, ranks, bytes, half_kib);
+    cr_assert_leq(launch->args_bytes, rondo_kernel_args_bytes(launch->kernel), "%u ranks, %zu bytes", ranks, bytes);
 }
 
 /* Messages alone, to all ranks and within this one; and works in mailboxes of any size, which may have to do with less than a line a
@@ -180,6 +181,9 @@ Test(plan, leaves_room_for_two_launches_of_any_kind)
                 size_t number = 0;
                 rondo_limits_share(&limits, 132);
                 rondo_limits_fit(&limits, halves_kib[h] << 10);
+                limits.messages_direct_from = limits.messages_copied_from = UINT64_MAX;
+                for (unsigned c = 0; c < RONDO_COLLECTIVE_COUNT; c++)
+                    limits.bulk_from[c] = limits.direct_from[c] = limits.copied_from[c] = UINT64_MAX;
                 for (unsigned p = 0; p < ranks[r]; p++)
                     for (unsigned kind = RONDO_SEND; kind <= RONDO_RECV; kind++)
                         if (p || kind == RONDO_SEND)
