@@ -15,17 +15,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Whatever their size. Broadcasts are copied as two-shot only. */
-static void zero(void)
-{
-    if (!rig_on_host()) /* GPUs make no copies yet: docs/decisions/0010 */
-        cr_skip_test("on the host device only");
-    setenv("RONDO_CTA_POLICY", "2", 1);
-    setenv("RONDO_PROTO", "direct", 1);
-    setenv("RONDO_ALGO", "twoshot", 1);
-}
-
-TestSuite(copies, .init = zero, .timeout = 300);
+TestSuite(copies, .init = copied_init, .timeout = 300);
 
 static const enum item_kind kinds[] = {ITEM_ALL_GATHER, ITEM_ALL_TO_ALL, ITEM_BROADCAST,   ITEM_GATHER,
                                        ITEM_SCATTER,    ITEM_MESSAGES,   ITEM_ALL_TO_ALLV, ITEM_ALL_GATHERV};

@@ -15,16 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static void zero(void)
-{
-    if (!rig_on_host()) /* GPUs make no copies yet: docs/decisions/0010 */
-        cr_skip_test("on the host device only");
-    setenv("RONDO_CTA_POLICY", "2", 1);
-    setenv("RONDO_PROTO", "direct", 1);
-    setenv("RONDO_ALGO", "twoshot", 1);
-}
-
-TestSuite(copies_ends, .init = zero, .timeout = 200);
+TestSuite(copies_ends, .init = copied_init, .timeout = 200);
 
 /* An all-gather, or messages to and from everyone. */
 static struct item item_of(enum item_kind kind)

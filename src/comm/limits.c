@@ -31,7 +31,7 @@ void rondo_limits_preset(struct rondo_limits *limits)
 
 /* Each with all registers that its kernel may have: an eager one and a replay, or those of two comms. Else each rank might run another
  * one first, and all would wait for ever. A step has as many lines as with full blocks. On two H200s, where this gives 128 blocks 256
- * threads (lean ones 512), all-reduce of 2 MiB takes 10.6 us, with 512 9.8; of 4 MiB 19.4 and 16.5, from 8 MiB on the same. */
+ * threads (lean ones 512), all-reduce of 2 MiB takes 10.6 us, with 512 9.7; of 4 MiB 17.0 and 16.4, of 8 MiB 30.4 and 29.8. */
 void rondo_limits_share(struct rondo_limits *limits, unsigned processors)
 {
     enum { FEWEST = 64, LINES = 4 };

@@ -66,7 +66,7 @@ static uint64_t direct_from(const struct rondoComm *comm, const struct rondo_pat
     return collective == RONDO_ALL_REDUCE || rooted ? 16 << 20 : (6u << 20) / (comm->limits.ranks - 1);
 }
 
-/* The same for messages: between two H200s, one of 1 MiB each way takes 10.5 us by FIFO and 11.6 directly, one of 2 MiB 18.5 and 14.8. */
+/* The same for messages: between two H200s, one of 1 MiB each way takes 11.0 us by FIFO and 11.7 directly, one of 2 MiB 17.1 and 15.0. */
 static uint64_t messages_direct_from(const struct rondoComm *comm, const struct rondo_path *slowest)
 {
     uint64_t from;

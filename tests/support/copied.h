@@ -4,6 +4,9 @@
 
 #include "support/item.h"
 
+/* A suite's .init: the policy under which copy engines move data, whatever its size. Broadcasts are copied as two-shot only. */
+void copied_init(void);
+
 /* Makes the rig's memory such as peers of other processes map, and as eager ops may use directly: rondoMemAlloc's. */
 void copied_begin(struct rig *rig);
 void copied_end(struct rig *rig);
