@@ -135,14 +135,13 @@ static int wrapping(struct rig *rig)
             __atomic_store_n(&copy->taken, number, __ATOMIC_SEQ_CST);
             __atomic_store_n(&copy->number, number, __ATOMIC_SEQ_CST);
             RIG_OK(comm->ops->write(comm->device, &copies->numbers[r], &number, sizeof number));
-            RIG_OK(comm->ops->write(comm->device, &copies->done[r], &number, sizeof number));
         }
     usleep(20000); /* what the thread saw between the two is over: it took a request of no bytes */
     const uint64_t before = copied_count(rig);
     item_prepare(&item, rig);
     if (copied_rounds(&item, rig, NULL) || copied_rounds(&item, rig, NULL))
         return 1;
-    RIG_CHECK(copied_count(rig) - before >= 8 * (unsigned)rig->ranks, "too few to wrap");
+    RIG_CHECK(copied_count(rig) - before >= 8 * (unsigned)(rig->ranks - 1), "too few to wrap");
     item_free(&item, rig);
     copied_end(rig);
     return rig_barrier(rig);
@@ -194,7 +193,7 @@ Test(copies, are_not_made_of_unknown_memory_nor_of_reductions)
 
 /* ---- kernels do not store ---- */
 
-/* While the engines of all ranks stand still, nothing comes, and no op ends. */
+/* While the engines of all ranks stand still, nothing comes from peers, and no op ends. */
 static int held_up(struct rig *rig)
 {
     faults_install();
@@ -215,8 +214,10 @@ static int held_up(struct rig *rig)
         usleep(150000);
         const bool given = copied_count(rig) != before;
         rig->machine->download(got, item.memory, item.bytes);
+        size_t stored = 0;
         for (size_t i = 0; i < item.bytes; i++)
-            RIG_CHECK(got[i] == item.before[i], "kind %d: byte %zu was stored", (int)kinds[k], i);
+            stored += got[i] != item.before[i];
+        RIG_CHECK(stored <= item_kept(&item, rig->rank), "kind %d: %zu bytes were stored", (int)kinds[k], stored);
         RIG_CHECK(!given || !rig->machine->stream_done(rig->stream), "kind %d: it ended before its copies",
                   (int)kinds[k]);
         RIG_CHECK(rig_barrier(rig) == 0, "a rank is gone");

@@ -278,8 +278,7 @@ struct desk {
     const struct rondo_device_ops *ops;
     struct rondo_device *device;
     struct rondo_copy asked[2]; /* of two lanes */
-    uint32_t done[2];
-    int failures; /* atomic */
+    int failures;               /* atomic */
     struct rondo_mover *mover;
 };
 
@@ -291,8 +290,7 @@ static void count_failure(void *object, unsigned peer)
 
 static void desk_open(struct desk *desk)
 {
-    const struct rondo_copy_route route = {
-        .peer = 7, .lanes = 2, .asked = desk->asked, .pitch = 1, .done = desk->done, .done_pitch = 4};
+    const struct rondo_copy_route route = {.peer = 7, .lanes = 2, .asked = desk->asked, .pitch = 1};
     const struct rondo_mover_job job = {.copies = &route, .copy_count = 1, .failed = count_failure, .object = desk};
     setenv("RONDO_DEVICE", "host", 1);
     faults_install();
@@ -330,9 +328,9 @@ Test(copies_ends, come_to_each_request_once)
     memset(from, 'x', sizeof from);
     desk_open(&desk);
     ask(&desk, 0, to, from, 10);
-    cr_assert(becomes(&desk.done[0], 1));
+    cr_assert(becomes(&desk.asked[0].done, 1));
     ask(&desk, 1, to + 32, from, 3);
-    cr_assert(becomes(&desk.done[1], 1));
+    cr_assert(becomes(&desk.asked[1].done, 1));
     cr_expect(!memcmp(to, "xxxxxxxxxx", 11) && !memcmp(to + 32, "xxx", 4));
     cr_expect_eq(rondo_mover_copies(desk.mover), 2);
     desk_close(&desk);
@@ -348,10 +346,30 @@ Test(copies_ends, refuse_what_was_withdrawn)
     ask(&desk, 0, to, from, 10);
     cr_assert(becomes(&desk.asked[0].refused, 1));
     ask(&desk, 0, to + 32, from, 10); /* which is another one */
-    cr_assert(becomes(&desk.done[0], 2));
+    cr_assert(becomes(&desk.asked[0].done, 2));
     cr_expect_str_eq(to, "");
     cr_expect_str_eq(to + 32, "something");
     desk_close(&desk);
+}
+
+Test(copies_ends, come_at_once_to_what_is_withdrawn_behind_another)
+{
+    struct desk desk = {.failures = 0};
+    char from[64] = "something", to[64] = "";
+    desk_open(&desk);
+    __atomic_store_n(&faults.stalled, 1, __ATOMIC_SEQ_CST);
+    ask(&desk, 0, to, from, 10);
+    while (rondo_mover_copies(desk.mover) == 0)
+        usleep(1000);
+    ask(&desk, 1, to + 32, from, 10);
+    __atomic_store_n(&desk.asked[1].withdrawn, 1, __ATOMIC_RELEASE);
+    cr_assert(becomes(&desk.asked[1].refused, 1));
+    cr_expect_eq(__atomic_load_n(&desk.asked[0].done, __ATOMIC_ACQUIRE), 0);
+    __atomic_store_n(&faults.stalled, 0, __ATOMIC_SEQ_CST);
+    cr_assert(becomes(&desk.asked[0].done, 1));
+    desk_close(&desk);
+    cr_expect_str_eq(to, "something");
+    cr_expect_str_eq(to + 32, "");
 }
 
 Test(copies_ends, refuse_everything_once_one_has_failed)

@@ -75,11 +75,6 @@ struct rondo_copy *rondo_lane_copy(const struct rondo_limits *limits, void *firs
     return (struct rondo_copy *)first + (size_t)lane * limits->ranks + rank;
 }
 
-uint32_t *rondo_lane_copies_done(const struct rondo_anchor *anchor, unsigned ranks, unsigned lane, unsigned rank)
-{
-    return &copies_at(anchor, ranks, lane)->done[rank];
-}
-
 size_t rondo_lanes_control_bytes(unsigned lanes, unsigned ranks)
 {
     const size_t mapped = has_exports(ranks) ? ranks : 0;

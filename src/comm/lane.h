@@ -26,10 +26,9 @@ size_t rondo_lanes_report_bytes(unsigned lanes);
 size_t rondo_lanes_mailbox_bytes(const struct rondo_limits *limits);
 
 /* Up to RONDO_ARG_PEERS ranks: where the kernels of a lane ask for copies to a rank, in memory that begins at `first`
- * (rondo_lanes_copies_bytes of it, zero at first), and the word that says which are done. */
+ * (rondo_lanes_copies_bytes of it, zero at first). */
 size_t rondo_lanes_copies_bytes(const struct rondo_limits *limits);
 struct rondo_copy *rondo_lane_copy(const struct rondo_limits *limits, void *first, unsigned lane, unsigned rank);
-uint32_t *rondo_lane_copies_done(const struct rondo_anchor *anchor, unsigned ranks, unsigned lane, unsigned rank);
 
 /* And for traces, a ring of so many entries (a power of two) for each lane. It is the anchor's if the comm traces. */
 size_t rondo_lanes_trace_bytes(unsigned lanes, unsigned entries);

@@ -149,23 +149,21 @@ static unsigned set_routes(struct rondoComm *comm, struct rondo_route *routes)
     return count;
 }
 
-/* To each rank, and within this one. */
+/* To each peer. */
 static unsigned set_copy_routes(struct rondoComm *comm, struct rondo_copy_route *routes)
 {
     const struct rondo_anchor *anchor = comm->anchor;
     const unsigned ranks = (unsigned)comm->ranks;
-    if (!comm->limits.copies)
-        return 0;
-    for (unsigned p = 0; p < ranks; p++)
-        routes[p] = (struct rondo_copy_route){
-            .peer = p,
-            .lanes = anchor->lanes,
-            .asked = rondo_lane_copy(&comm->limits, anchor->copies.host, 0, p),
-            .pitch = ranks,
-            .done = rondo_lane_copies_done(anchor, ranks, 0, p),
-            .done_pitch = sizeof(struct rondo_copies),
-        };
-    return ranks;
+    unsigned count = 0;
+    for (unsigned p = 0; p < ranks && comm->limits.copies; p++)
+        if (p != (unsigned)comm->rank)
+            routes[count++] = (struct rondo_copy_route){
+                .peer = p,
+                .lanes = anchor->lanes,
+                .asked = rondo_lane_copy(&comm->limits, anchor->copies.host, 0, p),
+                .pitch = ranks,
+            };
+    return count;
 }
 
 /* From the mover's thread. */

@@ -80,7 +80,7 @@ static uint64_t copied_from(const struct rondoComm *comm, const struct rondo_pat
 {
     uint64_t from;
     if (comm->config.cta_policy != RONDO_CTA_POLICY_ZERO || comm->info.line_bytes != 8)
-        return UINT64_MAX; /* on GPUs a rank's copies within its own device did not end while its kernel waited: docs/decisions/0010 */
+        return UINT64_MAX; /* on GPUs copies as they are made now have not been tried: docs/decisions/0010 */
     if (direct_is_settled(comm, slowest, &from))
         return from;
     return (uint64_t)parts << 17; /* the host device: it is to be used */

@@ -162,7 +162,6 @@ const struct rondo_device_ops rondo_device_cuda = {
     .copier_copy = rondo_cuda_copier_copy,
     .copier_mark = rondo_cuda_copier_mark,
     .copier_passed = rondo_cuda_copier_passed,
-    .copier_set = rondo_cuda_copier_set,
     .write = rondo_cuda_write,
     .read = rondo_cuda_read,
     .copy = rondo_cuda_copy,

@@ -60,11 +60,11 @@ enum { RONDO_CUDA_VERSION = 12030 };
     X(cuStreamCreateWithPriority)        \
     X(cuStreamDestroy)                   \
     X(cuStreamSynchronize)               \
+    X(cuStreamQuery)                     \
     X(cuStreamGetId)                     \
     X(cuStreamGetCaptureInfo)            \
     X(cuStreamUpdateCaptureDependencies) \
     X(cuStreamWaitEvent)                 \
-    X(cuStreamWriteValue32)              \
     X(cuEventCreate)                     \
     X(cuEventDestroy)                    \
     X(cuEventRecord)                     \

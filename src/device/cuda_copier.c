@@ -1,6 +1,7 @@
 /* The cuda row: copy engines. A copier is a stream of its own, with events that say how far it is. */
 #include "device/cuda_device.h"
 
+#include "common/clock.h"
 #include "common/result.h"
 
 #include <stdlib.h>
@@ -37,13 +38,20 @@ rondoResult_t rondo_cuda_copier_create(struct rondo_device *device, struct rondo
     return result;
 }
 
+static void drain(const struct rondo_copier *copier)
+{
+    const uint64_t until = rondo_now_ns() + RONDO_COPIER_GRACE_MS * 1000000ull;
+    while (rondo_cuda.cuStreamQuery(copier->stream) == CUDA_ERROR_NOT_READY && rondo_now_ns() < until)
+        rondo_sleep_ns(20000);
+}
+
 void rondo_cuda_copier_destroy(struct rondo_device *device, struct rondo_copier *copier)
 {
     struct rondo_cuda_scope scope;
     if (copier && rondo_cuda_scope_open(device, &scope) == rondoSuccess) {
         if (copier->stream) {
-            rondo_cuda.cuStreamSynchronize(copier->stream);
-            rondo_cuda.cuStreamDestroy(copier->stream);
+            drain(copier);
+            rondo_cuda.cuStreamDestroy(copier->stream); /* does not wait */
         }
         for (int i = 0; i < RONDO_COPIER_MARKS; i++)
             if (copier->events[i])
@@ -89,13 +97,5 @@ rondoResult_t rondo_cuda_copier_passed(struct rondo_copier *copier, uint64_t *ma
         copier->passed++;
     }
     *mark = copier->passed;
-    return rondoSuccess;
-}
-
-/* The write comes behind a fence of its stream, unlike one more copy of which that is not said. */
-rondoResult_t rondo_cuda_copier_set(struct rondo_copier *copier, uint32_t *word, uint32_t value)
-{
-    RONDO_TRY(relax());
-    RONDO_CU(cuStreamWriteValue32(copier->stream, (CUdeviceptr)(uintptr_t)word, value, CU_STREAM_WRITE_VALUE_DEFAULT));
     return rondoSuccess;
 }

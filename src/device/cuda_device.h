@@ -53,7 +53,6 @@ void rondo_cuda_copier_destroy(struct rondo_device *, struct rondo_copier *);
 rondoResult_t rondo_cuda_copier_copy(struct rondo_copier *, void *, const void *, size_t);
 rondoResult_t rondo_cuda_copier_mark(struct rondo_copier *, uint64_t *);
 rondoResult_t rondo_cuda_copier_passed(struct rondo_copier *, uint64_t *);
-rondoResult_t rondo_cuda_copier_set(struct rondo_copier *, uint32_t *, uint32_t);
 
 rondoResult_t rondo_cuda_kernel(struct rondo_device *, unsigned, const struct rondo_kernel **);
 rondoResult_t rondo_cuda_kernel_of(struct rondo_device *, const struct rondo_image *, const struct rondo_kernel **);

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { RONDO_MEM_HANDLE_BYTES = 64, RONDO_COPIER_MARKS = 64 };
+enum { RONDO_MEM_HANDLE_BYTES = 64, RONDO_COPIER_MARKS = 64, RONDO_COPIER_GRACE_MS = 1000 };
 
 struct rondo_device; /* one device in use by one comm; each row has its own definition */
 struct rondo_kernel; /* a resolved kernel; each row has its own idea of it */
@@ -180,7 +180,8 @@ struct rondo_device_ops {
     rondoResult_t (*kernel_of)(struct rondo_device *device, const struct rondo_image *image,
                                const struct rondo_kernel **kernel);
 
-    /* A copy engine's queue: for one thread, a progress thread. destroy (idempotent on NULL) waits for what it was given. */
+    /* A copy engine's queue: for one thread, a progress thread. destroy (idempotent on NULL) waits for what it was given, but for
+     * RONDO_COPIER_GRACE_MS at most: an engine that stands still is left to the driver. */
     rondoResult_t (*copier_create)(struct rondo_device *device, struct rondo_copier **copier);
     void (*copier_destroy)(struct rondo_device *device, struct rondo_copier *copier);
     /* Copies between memories that kernels of the device can reach, in order, each line (device_info) whole. */
@@ -189,8 +190,6 @@ struct rondo_device_ops {
      * of what passed gave. */
     rondoResult_t (*copier_mark)(struct rondo_copier *copier, uint64_t *mark);
     rondoResult_t (*copier_passed)(struct rondo_copier *copier, uint64_t *mark);
-    /* Sets a word of the device's own memory once all copies until now are done: who sees it there sees them. */
-    rondoResult_t (*copier_set)(struct rondo_copier *copier, uint32_t *word, uint32_t value);
 
     /* A stream of the library's own, that no capture is to touch. destroy (NULL is fine) waits for nothing. */
     rondoResult_t (*stream_create)(struct rondo_device *device, struct CUstream_st **stream);

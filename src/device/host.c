@@ -398,7 +398,6 @@ const struct rondo_device_ops rondo_device_host = {
     .copier_copy = host_copier_copy,
     .copier_mark = host_copier_mark,
     .copier_passed = host_copier_passed,
-    .copier_set = host_copier_set,
     .write = copy,
     .read = copy,
     .copy = copy,

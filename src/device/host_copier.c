@@ -56,10 +56,3 @@ rondoResult_t host_copier_passed(struct rondo_copier *copier, uint64_t *mark)
     *mark = copier->made;
     return rondoSuccess;
 }
-
-rondoResult_t host_copier_set(struct rondo_copier *copier, uint32_t *word, uint32_t value)
-{
-    (void)copier;
-    __atomic_store_n(word, value, __ATOMIC_RELEASE); /* rondo_word_load */
-    return rondoSuccess;
-}

@@ -148,7 +148,6 @@ void host_copier_destroy(struct rondo_device *, struct rondo_copier *);
 rondoResult_t host_copier_copy(struct rondo_copier *, void *, const void *, size_t);
 rondoResult_t host_copier_mark(struct rondo_copier *, uint64_t *);
 rondoResult_t host_copier_passed(struct rondo_copier *, uint64_t *);
-rondoResult_t host_copier_set(struct rondo_copier *, uint32_t *, uint32_t);
 
 rondoResult_t host_stream_capture(struct rondo_device *, struct CUstream_st *, struct rondo_capture *);
 rondoResult_t host_capture_depend(struct rondo_device *, struct CUstream_st *, const void *);

@@ -1,7 +1,7 @@
 /* Direct works whose bytes are copied by copy engines: works that only move data, of comms whose policy says so. The first block of
- * the launch agrees with those of the peers as offers.h says, and tells the others of its launch, for which nothing is left to do if the
- * work can be direct: copies are asked for (copy.h) by the first block, which also tells the peers when they are done, as those of
- * direct.h do. If it cannot, all go by mailbox.
+ * the launch agrees with those of the peers as offers.h says, and tells the others of its launch, for which nothing is left to do but
+ * what the rank has for itself if the work can be direct: copies are asked for (copy.h) by the first block, which also tells the
+ * peers when they are done, as those of direct.h do. If it cannot, all go by mailbox.
  *
  * A broadcast goes in two steps where there are more than two ranks: the root's copies bring each other rank a part, which that one
  * passes on to the others when the root has told it. So the root sends its message once, and not to each. */
@@ -10,6 +10,7 @@
 
 #include "kernels/bulk.h"
 #include "kernels/copy.h"
+#include "kernels/fifo.h"
 #include "kernels/offers.h"
 
 enum rondo_copied_end { RONDO_COPIED_DONE, RONDO_COPIED_NOT, RONDO_COPIED_DEAD };
@@ -32,7 +33,7 @@ RONDO_FN struct rondo_copied_flow rondo_copied_part(const struct rondo_run *run,
     return flow;
 }
 
-/* What this rank has for the d-th after it, or keeps (0). `passing`: of what it got of a broadcast's root. */
+/* What this rank has for the d-th after it. `passing`: of what it got of a broadcast's root. */
 RONDO_FN struct rondo_copied_flow rondo_copied_flow_of(const struct rondo_run *run, const struct rondo_reached *reached,
                                                        unsigned d, bool passing)
 {
@@ -41,11 +42,10 @@ RONDO_FN struct rondo_copied_flow rondo_copied_flow_of(const struct rondo_run *r
     struct rondo_copied_flow flow = {reached->recv[d], (const char *)work->send, work->bytes};
     if (passing) {
         flow = rondo_copied_part(run, me, reached->recv[d], (const char *)work->recv);
-        if (d == 0 || p == work->root)
+        if (p == work->root)
             flow.bytes = 0;
     } else if (work->collective == RONDO_BROADCAST) {
-        if (d)
-            flow = rondo_copied_part(run, p, reached->recv[d], (const char *)work->send);
+        flow = rondo_copied_part(run, p, reached->recv[d], (const char *)work->send);
         if (me != work->root)
             flow.bytes = 0;
     } else {
@@ -53,9 +53,31 @@ RONDO_FN struct rondo_copied_flow rondo_copied_flow_of(const struct rondo_run *r
         if (work->collective == RONDO_ALL_TO_ALL)
             flow.from += p * work->bytes;
     }
-    if (flow.to == flow.from) /* in place */
-        flow.bytes = 0;
     return flow;
+}
+
+/* What this rank has for itself: this block's share. */
+RONDO_CALL void rondo_copied_keep(const struct rondo_run *run)
+{
+    const struct rondo_work *work = run->work;
+    const unsigned me = run->lane->rank;
+    const bool parts = work->collective != RONDO_BROADCAST;
+    const char *from = (const char *)work->send + (work->collective == RONDO_ALL_TO_ALL ? me * work->bytes : 0);
+    char *to = (char *)work->recv + (parts ? me * work->bytes : 0);
+    const uint64_t lines = (work->bytes + RONDO_LINE_BYTES - 1) / RONDO_LINE_BYTES;
+    const uintptr_t bits = (uintptr_t)to | (uintptr_t)from;
+    const struct rondo_stream end = {0, 1, me, RONDO_COPY, rondo_block()};
+    struct rondo_transfer t;
+    if (from == to || (!parts && me != work->root))
+        return;
+    t.buffer = to;
+    t.from = from;
+    t.bytes = work->bytes;
+    t.share = (lines + rondo_blocks() - 1) / rondo_blocks();
+    t.element = (uint8_t)rondo_dtype_bytes(work->dtype);
+    t.aligned = bits % RONDO_LINE_BYTES == 0;
+    t.words = bits % 4 == 0;
+    rondo_fifo_copy(run, &t, &end);
 }
 
 RONDO_FN void rondo_copied_token(const struct rondo_run *run, unsigned peer)
@@ -68,26 +90,28 @@ RONDO_FN void rondo_copied_token(const struct rondo_run *run, unsigned peer)
                      token);
 }
 
-/* Copies of one step, all under way at once. `tells`: each peer learns of the end of its own. The threads' run->dead may differ
- * afterwards. */
+/* Copies of one step, all under way at once, and what the rank keeps meanwhile. `tells`: each peer learns of the end of its own. The
+ * threads' run->dead may differ afterwards. */
 RONDO_FN void rondo_copied_step(struct rondo_run *run, const struct rondo_reached *reached, bool passing, bool tells)
 {
     const struct rondo_lane_args *lane = run->lane;
     uint32_t asked = 0;
     RONDO_ROLLED
-    for (unsigned d = rondo_thread(); d < lane->ranks && !run->dead; d += rondo_threads()) {
+    for (unsigned d = 1 + rondo_thread(); d < lane->ranks && !run->dead; d += rondo_threads()) {
         const struct rondo_copied_flow flow = rondo_copied_flow_of(run, reached, d, passing);
         if (!flow.bytes)
             continue;
         rondo_copy_ask(lane, rondo_peer_after(lane->rank, d, lane->ranks), flow.to, flow.from, flow.bytes);
         asked |= 1u << d;
     }
+    if (!passing)
+        rondo_copied_keep(run);
     RONDO_ROLLED
-    for (unsigned d = rondo_thread(); d < lane->ranks; d += rondo_threads()) {
+    for (unsigned d = 1 + rondo_thread(); d < lane->ranks; d += rondo_threads()) {
         const unsigned p = rondo_peer_after(lane->rank, d, lane->ranks);
         if (asked >> d & 1)
             run->dead = rondo_copy_await(lane, run->work, run->epoch, p, run->dead);
-        if (d && tells && !run->dead)
+        if (tells && !run->dead)
             rondo_copied_token(run, p);
     }
 }
@@ -106,7 +130,7 @@ RONDO_FN void rondo_copied_hear(struct rondo_run *run)
     run->dead = rondo_barrier_any(run->dead);
 }
 
-/* The others' part: none, if copies do all. */
+/* The others' part, if copies do the rest: of what the rank keeps. */
 RONDO_FN enum rondo_copied_end rondo_copied_follow(struct rondo_run *run)
 {
     rondo_launch_check(run);
@@ -114,6 +138,8 @@ RONDO_FN enum rondo_copied_end rondo_copied_follow(struct rondo_run *run)
     if (run->dead)
         return RONDO_COPIED_DEAD;
     rondo_launch_heard(run);
+    if (copied)
+        rondo_copied_keep(run);
     return copied ? RONDO_COPIED_DONE : RONDO_COPIED_NOT;
 }
 

@@ -1,10 +1,10 @@
 /* Copies: how kernels have copy engines move what direct works and messages would store (RONDO_CTA_POLICY_ZERO), so that no
  * multiprocessor does. One block of a launch asks for a copy from buffer to buffer, a progress thread gives it to a copy engine, and
- * behind the copy a word in the rank's device memory is set, for which that block waits.
+ * says when it is done, for which that block waits. What a rank has for itself its kernels copy: a copy within a device is not
+ * sure to begin while a kernel runs there that waits for it (docs/decisions/0010).
  *
- * A lane has one place to ask in for each peer, and one for the rank itself: who asks has seen the end of the copy before. So
- * there is no queue that could overflow, and nothing of what a launch that died has asked for is in another's way: its lane is
- * stopped. */
+ * A lane has one place to ask in for each peer: who asks has seen the end of the copy before. So there is no queue that could
+ * overflow, and nothing of what a launch that died has asked for is in another's way: its lane is stopped. */
 #ifndef RONDO_KERNELS_COPIES_H
 #define RONDO_KERNELS_COPIES_H
 
@@ -19,7 +19,8 @@ struct rondo_copy {
     uint32_t unused[24]; /* keeps what the thread writes and what kernels write on lines of their own */
     uint32_t taken;      /* by the thread: number of the last request that it has seen */
     uint32_t refused;    /* by the thread: number of one that is not copied, and will not be */
-    uint32_t unused_[30];
+    uint32_t done;       /* by the thread: number of the last one that was copied; set once the engine has said so */
+    uint32_t unused_[29];
 };
 
 /* What the first block of a launch, or of a message, tells the others: whether copies do their part, or they go by mailbox. */
@@ -29,7 +30,6 @@ enum rondo_copies_word { RONDO_COPIES_UNTOLD, RONDO_COPIES_NO, RONDO_COPIES_YES 
 struct rondo_copies {
     struct rondo_copy *asked;              /* of all ranks */
     uint32_t numbers[RONDO_ARG_PEERS];     /* of the last requests, of who asks alone */
-    uint32_t done[RONDO_ARG_PEERS];        /* of those the last that is done; set behind the copies */
     uint32_t told[2 * RONDO_MAX_CHANNELS]; /* by block: enum rondo_copies_word, put back by who has heard it */
 };
 

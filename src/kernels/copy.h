@@ -1,8 +1,8 @@
 /* Copies, as kernels ask for them: see copies.h. All of it is out of line, for it belongs to launches that take long.
  *
- * Publication: the request's fields, a fence, its number; the thread's load of that, the copy, the word that is set behind it; the
- * asking thread's load of the word, its fence, and what tells the peers. What others have stored that is to be copied, the asking
- * thread has heard of before.
+ * Publication: the request's fields, a fence, its number; the thread's load of that, the copy, the engine's word that it is done, the
+ * thread's store of `done`; the asking thread's load of that, its fence, and what tells the peers. What others have stored that
+ * is to be copied, the asking thread has heard of before.
  *
  * A launch that dies withdraws what it has asked for, and waits until that is copied, or refused: once it has ended nothing is
  * written any more into buffers that may be someone else's by then. Only a copy that stands still for long is left alone. */
@@ -41,7 +41,7 @@ RONDO_CALL void rondo_copy_withdraw(const struct rondo_lane_args *lane, unsigned
     const uint64_t start = rondo_clock_ns();
     rondo_word_store(&copy->withdrawn, number);
     for (unsigned spins = 1;
-         rondo_block() < RONDO_MAX_CHANNELS && rondo_word_load(&copies->done[peer]) != number &&
+         rondo_block() < RONDO_MAX_CHANNELS && rondo_word_load(&copy->done) != number &&
          rondo_word_load(&copy->refused) != number && rondo_clock_ns() - start < RONDO_COPY_GRACE_NS;
          spins++)
         rondo_pause(spins);
@@ -52,7 +52,7 @@ RONDO_CALL void rondo_copy_withdraw(const struct rondo_lane_args *lane, unsigned
 RONDO_CALL bool rondo_copy_await(const struct rondo_lane_args *lane, const struct rondo_work *work, uint32_t epoch,
                                  unsigned peer, bool dead)
 {
-    const uint32_t *done = &lane->copies->done[peer], number = rondo_word_load(&lane->copies->numbers[peer]);
+    const uint32_t *done = &lane->copies->asked[peer].done, number = rondo_word_load(&lane->copies->numbers[peer]);
     uint64_t since = 0;
     for (unsigned spins = 1; rondo_word_load(done) != number && !dead; spins++) {
         rondo_pause(spins);

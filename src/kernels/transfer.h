@@ -9,7 +9,7 @@
  * free again when the other kind's has come, or the message itself by FIFO.
  *
  * Where copy engines move direct messages, the block of the first channel offers, and has all of the message copied, for all
- * channels, whose blocks it tells (copy.h). What a rank has for itself is copied so too. */
+ * channels, whose blocks it tells (copy.h). */
 #ifndef RONDO_KERNELS_TRANSFER_H
 #define RONDO_KERNELS_TRANSFER_H
 
@@ -98,16 +98,6 @@ RONDO_FN enum rondo_message_end rondo_message_follow(struct rondo_run *run)
 {
     const bool copied = rondo_copies_hear(run);
     return run->dead ? RONDO_MESSAGE_DEAD : copied ? RONDO_MESSAGE_DONE : RONDO_MESSAGE_BY_FIFO;
-}
-
-/* What the rank has for itself. */
-RONDO_CALL enum rondo_message_end rondo_message_keep(const struct rondo_batch_head *head, struct rondo_run run,
-                                                     const struct rondo_transfer *t, struct rondo_stream end)
-{
-    if (end.channel)
-        return RONDO_MESSAGE_DONE;
-    return rondo_message_copy(&head->lane, &run, head->lane.rank, t, t->buffer, t->from) ? RONDO_MESSAGE_DEAD
-                                                                                         : RONDO_MESSAGE_DONE;
 }
 
 /* ---- its ends ---- */
@@ -202,9 +192,8 @@ RONDO_FN void rondo_end_run(const struct rondo_batch_head *head, struct rondo_ru
         enum rondo_message_end came = RONDO_MESSAGE_BY_FIFO;
         part.end = part.first + 1;
         if (t->direct)
-            came = end->kind == RONDO_SEND   ? rondo_message_send(head, *run, t, part)
-                   : end->kind == RONDO_RECV ? rondo_message_recv(head, *run, t, part)
-                                             : rondo_message_keep(head, *run, t, part);
+            came = end->kind == RONDO_SEND ? rondo_message_send(head, *run, t, part)
+                                           : rondo_message_recv(head, *run, t, part);
         RONDO_ROLLED
         while (!t->direct && part.end < end->end && !transfers[part.end].direct)
             part.end++;

@@ -189,8 +189,9 @@ struct rondo_transfer {
     uint8_t element; /* bytes of an element, to which the pointers are aligned */
     uint8_t aligned; /* they allow whole lines */
     uint8_t words;   /* or whole words of 4 bytes, at least */
-    uint8_t direct;  /* the message goes directly if its receiver offers so; by its size, so its ends agree */
-    uint8_t copied;  /* and then by copy engines, as do copies */
+    uint8_t
+        direct; /* the message goes directly if its receiver offers so; by its size, so its ends agree. No copy is */
+    uint8_t copied;  /* and then by copy engines */
     uint16_t number; /* of that memory; RONDO_EXPORT_NONE: in none */
 };
 

@@ -85,9 +85,8 @@ static unsigned put_transfers(const struct rondo_group_plan *plan, struct run ro
         transfers->element = message->element;
         transfers->words = (bits & 3) == 0;
         transfers->aligned = (bits & (limits->line_bytes - 1)) == 0;
-        transfers->copied = limits->copies && message->bytes >= limits->messages_copied_from;
-        transfers->direct =
-            message->kind == RONDO_COPY ? transfers->copied : message->bytes >= limits->messages_direct_from;
+        transfers->direct = message->kind != RONDO_COPY && message->bytes >= limits->messages_direct_from;
+        transfers->copied = transfers->direct && limits->copies && message->bytes >= limits->messages_copied_from;
         transfers->number = RONDO_EXPORT_NONE;
         const unsigned used = (unsigned)((total + transfers->share - 1) / transfers->share);
         channels = used > channels ? used : channels;

@@ -28,9 +28,13 @@ struct way {
     unsigned first, count;                          /* of it */
 };
 
+/* One copy is under way at a time: what other lanes ask for meanwhile can be withdrawn without waiting for it. */
 struct copy_way {
     struct rondo_copy_route route;
     struct rondo_copier *copier;
+    struct rondo_copy *copy; /* that is under way; NULL: none */
+    uint64_t mark;           /* behind it */
+    unsigned next;           /* lane that is looked at first, so that each has its turn */
 };
 
 struct rondo_mover {
@@ -118,48 +122,77 @@ static rondoResult_t serve(struct way *way, const struct rondo_device_ops *ops, 
 
 /* ---- from buffer to buffer ---- */
 
-/* Takes a lane's request, if there is one. *takes: there was one, and it is to be copied. Kernels store the number last. */
-static bool take(struct rondo_copy *copy, bool refuses, bool *takes)
+static void refuse(struct rondo_copy *copy)
+{
+    const uint32_t number = __atomic_load_n(&copy->taken, __ATOMIC_RELAXED);
+    __atomic_store_n(&copy->refused, number, __ATOMIC_RELEASE); /* rondo_copy_withdraw */
+}
+
+/* Looks for a request that is new, and whether it can be begun: it cannot if it was withdrawn, or nothing is copied any more; then who
+ * asked is told so. One that can be waits while `busy`. Kernels store the number last. */
+static bool take(struct rondo_copy *copy, bool refuses, bool busy)
 {
     const uint32_t number = __atomic_load_n(&copy->number, __ATOMIC_ACQUIRE); /* rondo_copy_ask */
-    const uint32_t taken = __atomic_load_n(&copy->taken, __ATOMIC_RELAXED);
-    *takes = false;
-    if (number == taken)
+    if (number == __atomic_load_n(&copy->taken, __ATOMIC_RELAXED))
+        return false;
+    const bool begins =
+        !refuses && __atomic_load_n(&copy->withdrawn, __ATOMIC_ACQUIRE) != number; /* rondo_copy_withdraw */
+    if (begins && busy)
         return false;
     __atomic_store_n(&copy->taken, number, __ATOMIC_RELAXED);
-    *takes = !refuses && __atomic_load_n(&copy->withdrawn, __ATOMIC_ACQUIRE) != number; /* rondo_copy_withdraw */
-    if (!*takes)
-        __atomic_store_n(&copy->refused, number, __ATOMIC_RELEASE); /* rondo_copy_withdraw */
-    return true;
+    if (!begins)
+        refuse(copy);
+    return begins;
 }
 
-static rondoResult_t copy_for(struct rondo_mover *mover, struct copy_way *way, unsigned lane)
+static rondoResult_t begin_copy(struct rondo_mover *mover, struct copy_way *way, struct rondo_copy *copy)
 {
-    const struct rondo_copy_route *route = &way->route;
-    struct rondo_copy *copy = route->asked + lane * route->pitch;
-    uint32_t *done = (uint32_t *)(void *)((char *)route->done + lane * route->done_pitch);
     void *to = (void *)(uintptr_t)__atomic_load_n(&copy->to, __ATOMIC_RELAXED);
     const void *from = (const void *)(uintptr_t)__atomic_load_n(&copy->from, __ATOMIC_RELAXED);
-    const uint32_t number = __atomic_load_n(&copy->taken, __ATOMIC_RELAXED);
-    rondoResult_t result =
-        mover->ops->copier_copy(way->copier, to, from, __atomic_load_n(&copy->bytes, __ATOMIC_RELAXED));
-    if (result != rondoSuccess) {
-        __atomic_store_n(&copy->refused, number, __ATOMIC_RELEASE); /* rondo_copy_withdraw */
-        return result;
+    const uint64_t bytes = __atomic_load_n(&copy->bytes, __ATOMIC_RELAXED);
+    rondoResult_t result = mover->ops->copier_copy(way->copier, to, from, bytes);
+    if (result == rondoSuccess) {
+        __atomic_fetch_add(&mover->copies, 1, __ATOMIC_RELAXED); /* before anyone can know that it is done */
+        result = mover->ops->copier_mark(way->copier, &way->mark);
     }
-    __atomic_fetch_add(&mover->copies, 1, __ATOMIC_RELAXED); /* before anyone can know that it is done */
-    return mover->ops->copier_set(way->copier, done, number);
+    if (result == rondoSuccess)
+        way->copy = copy;
+    else
+        refuse(copy);
+    return result;
 }
 
-/* `refuses`: nothing is copied any more, and who asks is told so. */
+static rondoResult_t end_copy(struct rondo_mover *mover, struct copy_way *way)
+{
+    uint64_t passed;
+    struct rondo_copy *copy = way->copy;
+    const rondoResult_t result = mover->ops->copier_passed(way->copier, &passed);
+    if (result == rondoSuccess && passed < way->mark)
+        return rondoSuccess;
+    way->copy = NULL;
+    if (result == rondoSuccess)
+        __atomic_store_n(&copy->done, __atomic_load_n(&copy->taken, __ATOMIC_RELAXED),
+                         __ATOMIC_RELEASE); /* rondo_copy_await, rondo_copy_withdraw */
+    else
+        refuse(copy);
+    return result;
+}
+
+/* `refuses`: nothing is copied any more, and who asks is told so. *worked: there is something to do. */
 static rondoResult_t serve_copies(struct rondo_mover *mover, struct copy_way *way, bool refuses, bool *worked)
 {
-    for (unsigned lane = 0; lane < way->route.lanes; lane++) {
-        bool takes;
-        *worked |= take(way->route.asked + lane * way->route.pitch, refuses, &takes);
-        if (takes)
-            RONDO_TRY(copy_for(mover, way, lane));
+    const unsigned lanes = way->route.lanes, first = way->next;
+    if (way->copy)
+        RONDO_TRY(end_copy(mover, way));
+    for (unsigned i = 0; i < lanes; i++) {
+        const unsigned lane = (first + i) % lanes;
+        struct rondo_copy *copy = way->route.asked + lane * way->route.pitch;
+        if (!take(copy, refuses, way->copy != NULL))
+            continue;
+        way->next = (lane + 1) % lanes;
+        RONDO_TRY(begin_copy(mover, way, copy));
     }
+    *worked |= way->copy != NULL;
     return rondoSuccess;
 }
 

@@ -22,14 +22,12 @@ struct rondo_route {
     struct rondo_post_ring *next; /* where the posts go once their copies are done; NULL: nowhere */
 };
 
-/* All copies to one peer's buffers, or within the rank; those of several peers may be under way at once. Memory as above. */
+/* All copies to one peer's buffers, one after the other; those of several peers may be under way at once. Memory as above. */
 struct rondo_copy_route {
     unsigned peer;
     unsigned lanes;
     struct rondo_copy *asked; /* of the first lane, as the CPU sees it; those of the others follow so many copies on: */
     size_t pitch;
-    uint32_t *done; /* of the first lane, device memory; of the others, so many bytes on: */
-    size_t done_pitch;
 };
 
 /* What a mover is for. */

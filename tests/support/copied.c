@@ -58,7 +58,7 @@ static uint64_t messages(const struct item *item)
 {
     uint64_t count = 0;
     for (size_t m = 0; m < item->messages; m++)
-        count += item->lengths[m] != 0;
+        count += item->lengths[m] != 0 && item->from[m] != item->to[m];
     return count;
 }
 
@@ -67,27 +67,24 @@ static uint64_t parts(const struct item *item, int ranks)
     uint64_t count = 0;
     for (int s = 0; s < ranks; s++)
         for (int r = 0; r < ranks; r++)
-            if (item->kind == ITEM_ALL_TO_ALLV)
-                count += item->counts[s][r] != 0;
-            else if (s != r || !item->in_place)
-                count += item->counts[s][0] != 0;
+            if (s != r)
+                count += item->counts[s][item->kind == ITEM_ALL_TO_ALLV ? r : 0] != 0;
     return count;
 }
 
-/* What a rank has for itself counts, unless it is there already. */
 uint64_t copied_expected(const struct item *item, int ranks)
 {
-    const uint64_t n = (uint64_t)ranks, own = !item->in_place;
+    const uint64_t n = (uint64_t)ranks;
     switch (item->kind) {
     case ITEM_ALL_GATHER:
-        return n * (n - 1 + own);
+        return n * (n - 1);
     case ITEM_ALL_TO_ALL:
-        return item->in_place ? 0 : n * n;
+        return item->in_place ? 0 : n * (n - 1);
     case ITEM_BROADCAST:
-        return n - 1 + own + (n - 1) * (n - 2);
+        return n - 1 + (n - 1) * (n - 2);
     case ITEM_GATHER:
     case ITEM_SCATTER:
-        return n - 1 + own;
+        return n - 1;
     case ITEM_MESSAGES:
         return messages(item);
     case ITEM_ALL_TO_ALLV:

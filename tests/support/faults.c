@@ -125,9 +125,8 @@ enum { COPIES = 4096 };
 
 struct copy {
     void *to;
-    const void *from; /* NULL: a word is set */
+    const void *from;
     size_t bytes;
-    uint32_t value;
 };
 
 struct late {
@@ -152,11 +151,6 @@ static struct late *late_of(struct rondo_copier *copier)
 static void copy_now(struct late *late, const struct copy *copy)
 {
     uint64_t mark, passed = 0;
-    if (!copy->from) {
-        if (real->copier_set(late->copier, copy->to, copy->value) != rondoSuccess)
-            abort();
-        return;
-    }
     if (real->copier_copy(late->copier, copy->to, copy->from, copy->bytes) != rondoSuccess ||
         real->copier_mark(late->copier, &mark) != rondoSuccess)
         abort();
@@ -179,9 +173,9 @@ static void *copy_late(void *argument)
             break;
         const struct copy copy = late->copies[late->done % COPIES];
         const unsigned most = __atomic_load_n(&faults.copy_delay_us, __ATOMIC_ACQUIRE);
-        const unsigned delay = copy.from ? draw_below(&late->draw, most) : 0;
+        const unsigned delay = draw_below(&late->draw, most);
         pthread_mutex_unlock(&late->lock);
-        while (copy.from && __atomic_load_n(&faults.stalled, __ATOMIC_ACQUIRE))
+        while (__atomic_load_n(&faults.stalled, __ATOMIC_ACQUIRE))
             usleep(1000);
         if (delay)
             usleep(delay);
@@ -245,13 +239,7 @@ static rondoResult_t copier_copy(struct rondo_copier *copier, void *to, const vo
     RONDO_TRY(next("a copy"));
     if (__atomic_load_n(&faults.broken, __ATOMIC_ACQUIRE))
         return rondo_fail(rondoSystemError, "a test's fault: a copy of %zu bytes", bytes);
-    give(late_of(copier), (struct copy){to, from, bytes, 0});
-    return rondoSuccess;
-}
-
-static rondoResult_t copier_set(struct rondo_copier *copier, uint32_t *word, uint32_t value)
-{
-    give(late_of(copier), (struct copy){word, NULL, 0, value});
+    give(late_of(copier), (struct copy){to, from, bytes});
     return rondoSuccess;
 }
 
@@ -296,7 +284,6 @@ static const struct rondo_device_ops *wrap(const struct rondo_device_ops *ops)
     row.copier_copy = copier_copy;
     row.copier_mark = copier_mark;
     row.copier_passed = copier_passed;
-    row.copier_set = copier_set;
     return &row;
 }
 

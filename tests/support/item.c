@@ -117,6 +117,14 @@ static size_t message_place(const struct item *item, size_t m, const int *ends)
     return at;
 }
 
+size_t item_kept(const struct item *item, int rank)
+{
+    size_t kept = item->kind == ITEM_MESSAGES || item->in_place ? 0 : flow(item, rank, rank);
+    for (size_t m = 0; m < item->messages && item->kind == ITEM_MESSAGES; m++)
+        kept += item->from[m] == rank && item->to[m] == rank ? item->lengths[m] : 0;
+    return kept * element(item);
+}
+
 /* ---- drawing ---- */
 
 void item_draw(struct item *item, struct draw *draw, int ranks, unsigned bits)

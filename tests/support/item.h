@@ -49,6 +49,9 @@ struct item {
     size_t send_at, recv_at; /* bytes from memory */
 };
 
+/* Bytes that a rank has for itself, and stores if it is not in place. */
+size_t item_kept(const struct item *item, int rank);
+
 /* What it is; bits: elements are fewer than 2^bits. The same on all ranks for equal draws. */
 void item_draw(struct item *item, struct draw *draw, int ranks, unsigned bits);
 
