@@ -240,8 +240,9 @@ static rondoResult_t check_letters(const struct rondo_split *split)
             return rondo_fail(rondoInvalidArgument, "ranks %d and %d exclude different ranks from a shrink",
                               split->rank, r);
         if (letter->ranks != own->ranks)
-            return rondo_fail(rondoInvalidArgument, "ranks grow to different numbers: rank %d to %d ranks, rank %d to %d",
-                              split->rank, own->ranks, r, letter->ranks);
+            return rondo_fail(rondoInvalidArgument,
+                              "ranks grow to different numbers: rank %d to %d ranks, rank %d to %d", split->rank,
+                              own->ranks, r, letter->ranks);
         if (letter->result != rondoSuccess)
             return rondo_fail(rondoRemoteError, "rank %d failed in %s: %s", r, kind_text((int)own->kind),
                               rondo_result_text(letter->result));

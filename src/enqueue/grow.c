@@ -20,8 +20,8 @@ rondoResult_t rondoCommGetUniqueId(rondoComm_t comm, rondoUniqueId *id)
 static rondoResult_t check_old(const struct rondoComm *comm, int nranks, int rank)
 {
     if (nranks <= comm->ranks || nranks > RONDO_MAX_RANKS)
-        return rondo_fail(rondoInvalidArgument, "nranks is %d, must be above %d, which comm has, and at most %d", nranks,
-                          comm->ranks, RONDO_MAX_RANKS);
+        return rondo_fail(rondoInvalidArgument, "nranks is %d, must be above %d, which comm has, and at most %d",
+                          nranks, comm->ranks, RONDO_MAX_RANKS);
     if (rank != -1 && rank != comm->rank)
         return rondo_fail(rondoInvalidArgument, "rank is %d, must be -1, or %d, which it is in comm", rank, comm->rank);
     return rondoSuccess;
