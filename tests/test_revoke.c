@@ -262,7 +262,7 @@ Test(revoke, and_a_shrink_do_without_a_killed_rank)
 
 struct issuer {
     struct rig *rig;
-    int issued; /* atomic */
+    int issued, over; /* atomic */
     rondoResult_t last;
 };
 
@@ -280,6 +280,7 @@ static void *issue(void *argument)
         rondoAllReduce(a, a, COUNT, rondoFloat, rondoMax, i->rig->comm, stream);
         m->graph_destroy(m->capture_end(stream));
     }
+    __atomic_store_n(&i->over, 1, __ATOMIC_RELEASE);
     m->stream_sync(stream);
     m->stream_destroy(stream);
     m->free(a);
@@ -299,7 +300,7 @@ static int beside_threads(struct rig *rig)
     struct issuer issuer = {.rig = rig}, revokers[2] = {{.rig = rig}, {.rig = rig}};
     pthread_t thread, threads[2];
     pthread_create(&thread, NULL, issue, &issuer);
-    while (__atomic_load_n(&issuer.issued, __ATOMIC_ACQUIRE) < 20 && issuer.last == rondoSuccess)
+    while (__atomic_load_n(&issuer.issued, __ATOMIC_ACQUIRE) < 20 && !__atomic_load_n(&issuer.over, __ATOMIC_ACQUIRE))
         usleep(100);
     for (int i = 0; i < 2; i++)
         pthread_create(&threads[i], NULL, revoke_it, &revokers[i]);
@@ -316,6 +317,45 @@ Test(revoke, may_come_from_any_threads_while_others_issue_and_capture)
 {
     for (enum rig_layout layout = RIG_PROCESSES; layout <= RIG_THREADS; layout++)
         cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2), .layout = layout}, beside_threads), 0);
+}
+
+static void *end_it(void *argument)
+{
+    struct issuer *i = argument;
+    i->last = i->rig->rank ? rondoCommDestroy(i->rig->comm) : rondoCommAbort(i->rig->comm);
+    return NULL;
+}
+
+/* One thread ends the comm while another revokes it, with an op under way that waits for ever on rank 0. */
+static int beside_the_end(struct rig *rig)
+{
+    const struct machine *m = rig->machine;
+    float *a = m->alloc(COUNT * sizeof *a);
+    for (int round = 0; round < 4; round++) {
+        struct issuer revoker = {.rig = rig}, ender = {.rig = rig};
+        pthread_t threads[2];
+        RIG_OK(rondoCommInitRank(&rig->comm, rig->ranks, rig->ids[1 + round], rig->rank));
+        if (rig->rank == 0)
+            RIG_OK(rondoAllReduce(a, a, COUNT, rondoFloat, rondoMax, rig->comm, rig->stream));
+        RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
+        pthread_create(&threads[round % 2], NULL, revoke_it, &revoker);
+        pthread_create(&threads[1 - round % 2], NULL, end_it, &ender);
+        for (int i = 0; i < 2; i++)
+            pthread_join(threads[i], NULL);
+        RIG_CHECK(revoker.last == rondoSuccess || revoker.last == rondoInvalidArgument, "revoked %d", revoker.last);
+        RIG_CHECK(ender.last == rondoSuccess, "ended %d", ender.last);
+        m->stream_sync(rig->stream);
+        RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
+    }
+    m->free(a);
+    return 0;
+}
+
+Test(revoke, may_meet_the_comms_end)
+{
+    growing_needs(2);
+    for (enum rig_layout layout = RIG_PROCESSES; layout <= RIG_THREADS; layout++)
+        cr_assert_eq(rig_run(&(struct rig_options){.ranks = 2, .layout = layout, .no_comm = true}, beside_the_end), 0);
 }
 
 /* ---- when it may be called ---- */

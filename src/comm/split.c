@@ -114,6 +114,17 @@ static rondoResult_t send_letters(struct rondo_split *split, rondoResult_t so_fa
     return result;
 }
 
+/* Those who join a grow by the id that this rank was given wait in vain; the thread's text says why. */
+static void refuse_new_ranks(const struct rondo_split *split)
+{
+    const struct rondo_split_request *request = &split->request;
+    char text[RONDO_WATCH_TEXT_BYTES];
+    if (!request->gives_id)
+        return;
+    snprintf(text, sizeof text, "rank %d cannot grow its comm: %s", split->rank, rondo_last_error());
+    rondo_bootstrap_refuse(&request->id, request->ranks - split->ranks, text);
+}
+
 rondoResult_t rondo_split_begin(const struct rondo_split_request *request, struct rondo_split **out)
 {
     struct rondoComm *parent = request->parent;
@@ -131,6 +142,8 @@ rondoResult_t rondo_split_begin(const struct rondo_split_request *request, struc
         rondo_watch_tell(parent->watch, RONDO_WATCH_ABORTED, "it shrank the comm and aborted its ops");
     }
     rondoResult_t result = send_letters(split, fill_letter(split));
+    if (result != rondoSuccess)
+        refuse_new_ranks(split);
     if (result == rondoSuccess && wants_comm(request))
         *out = split;
     else
@@ -341,10 +354,7 @@ static rondoResult_t meet_grown(struct rondo_split *split, struct rondoComm *chi
     child->ranks = split->request.ranks;
     rondoResult_t result = agree_on_grow(split, child, timeout_ms, &id);
     if (result != rondoSuccess) {
-        char text[RONDO_WATCH_TEXT_BYTES];
-        snprintf(text, sizeof text, "rank %d cannot grow its comm: %s", split->rank, rondo_last_error());
-        if (split->request.gives_id)
-            rondo_bootstrap_refuse(&split->request.id, child->ranks - split->ranks, text);
+        refuse_new_ranks(split);
         return result;
     }
     let_go_of_parent(split);
