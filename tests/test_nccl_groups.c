@@ -34,7 +34,7 @@ static int group_errors(struct rig *rig)
     RIG_OK(ncclGroupStart());
     RIG_OK(ncclAllReduce(a, a, COUNT, rondoFloat, rondoSum, rig->comm, rig->stream));
     RIG_CHECK(ncclBroadcast(a, a, COUNT, rondoFloat, 99, rig->comm, rig->stream) == rondoInvalidArgument, "root");
-    RIG_CHECK(ncclCommGrow(rig->comm, 9, NULL, -1, NULL, NULL) == rondoInvalidUsage, "grow");
+    RIG_CHECK(ncclCommGrow(rig->comm, 9, NULL, -1, NULL, NULL) == rondoInvalidArgument, "grow");
     RIG_REFUSED(rondoInvalidArgument, "root is 99", ncclGroupEnd());
     /* what is refused is the group's error too */
     RIG_OK(ncclGroupStart());

@@ -105,6 +105,8 @@ typedef enum {
 #define RONDO_SHRINK_DEFAULT   0
 #define RONDO_SHRINK_ABORT     1
 
+#define RONDO_REVOKE_DEFAULT   0
+
 #define RONDO_MAX_GRAPH_LANES  16
 #define RONDO_GRAPH_LANE_DEAL  (-1)
 
@@ -176,8 +178,8 @@ RONDO_API rondoResult_t rondoCommInitRank(rondoComm_t *comm, int nranks, rondoUn
 
 /* The same with a config; NULL is the default one.
  *
- * A comm with config.blocking 0 is non-blocking. The calls that make it (this one, rondoCommSplit, rondoCommShrink, or the
- * group's end) and its rondoCommFinalize then give rondoInProgress where they would wait, and go on in a thread of Rondo's.
+ * A comm with config.blocking 0 is non-blocking. The calls that make it (this one, rondoCommSplit, rondoCommShrink,
+ * rondoCommGrow, or the group's end) and its rondoCommFinalize then give rondoInProgress where they would wait, and go on in a thread of Rondo's.
  * *comm is the handle at once, and stays one if the call fails later. rondoCommGetAsyncError says rondoInProgress of it until
  * that is over, then how it went. Meanwhile every other call with this comm is rondoInvalidArgument, but rondoCommAbort, which
  * ends the waiting and frees the comm. A comm whose making has failed is good for rondoCommDestroy or rondoCommAbort only; its
@@ -191,7 +193,7 @@ RONDO_API rondoResult_t rondoCommInitAll(rondoComm_t *comms, int ndev, const int
 
 /* New comms of the ranks of `comm`, one for each color: of all that give the same color, ranked by key, and by their rank in
  * `comm` where keys are equal. RONDO_SPLIT_NOCOLOR: *newcomm becomes NULL, and there is no waiting. All ranks of `comm` call it,
- * in the same order with other splits and shrinks of it. config NULL: that of `comm`. Waits as rondoCommInitRank does, may
+ * in the same order with other splits, shrinks and grows of it. config NULL: that of `comm`. Waits as rondoCommInitRank does, may
  * be grouped as that may (several splits of one comm and several ranks in one thread too), and must not be called while
  * the calling thread captures. It launches nothing and waits for no ops: those of `comm` go on. The new comm is on the device
  * of `comm` and, once it is made, independent of it; until then a destroyed `comm` fails it.
@@ -201,12 +203,30 @@ RONDO_API rondoResult_t rondoCommSplit(rondoComm_t comm, int color, int key, ron
                                        rondoConfig_t *config);
 
 /* A new comm of the ranks of `comm` that are not in the list, in their order. They alone call it, with the same list and flags;
- * otherwise as rondoCommSplit. With RONDO_SHRINK_DEFAULT `comm` must be well, and the call waits until this rank's ops on it
+ * otherwise as rondoCommSplit. With RONDO_SHRINK_DEFAULT `comm` must be well, or revoked by all of them, and the call waits until this rank's ops on it
  * have ended, RONDO_INIT_TIMEOUT_MS at most. With RONDO_SHRINK_ABORT it may have failed: its ops on this rank end at once, undone, and `comm` is then
  * good for nothing but its destruction; ranks in the list may be dead or hang. rondoInvalidArgument: the list is NULL or
  * empty, names a rank that is not of `comm` or the caller; unknown flags; ranks give different lists. */
 RONDO_API rondoResult_t rondoCommShrink(rondoComm_t comm, int *excludeRanksList, int excludeRanksCount,
                                         rondoComm_t *newcomm, rondoConfig_t *config, int shrinkFlags);
+
+/* An id for rondoCommGrow of `comm`: one of its ranks makes it and hands it to the new ranks. Every call makes another one; it is
+ * an id as rondoGetUniqueId's, which do as well, and good for one grow. */
+RONDO_API rondoResult_t rondoCommGetUniqueId(rondoComm_t comm, rondoUniqueId *id);
+
+/* A new comm of `nranks` ranks: those of `comm`, which keep their numbers, and new ones behind them. All ranks of `comm` call it, in
+ * the same order with splits, shrinks and other grows of it, with `rank` -1 or their own; one of them at least gives the id, the
+ * others may give NULL. A new rank gives comm NULL, the id, and its number in the new comm, and joins with its thread's current
+ * device. Waits and may be grouped as rondoCommInitRank does and may, and must not be called while the calling thread captures.
+ * `comm` stays as it is, its ops go on; it is still to be destroyed. The new comm is independent of it.
+ *
+ * config NULL: of an old rank that of `comm`, of a new one the default. But what must be the same on all ranks and a new rank leaves
+ * undefined, it takes from rank 0. config.blocking is of each rank alone, and of a new one's config only.
+ * rondoInvalidArgument: nranks not above that of `comm`, a rank that is out of range or joins twice, ranks that give different
+ * ids or numbers, nobody gives an id, newcomm NULL, bad comm or config. rondoRemoteError: a rank died, left or failed, to new ranks
+ * also if the old ones do not agree. rondoTimeout: ranks did not come within RONDO_INIT_TIMEOUT_MS, which are named. */
+RONDO_API rondoResult_t rondoCommGrow(rondoComm_t comm, int nranks, const rondoUniqueId *id, int rank,
+                                      rondoComm_t *newcomm, const rondoConfig_t *config);
 
 RONDO_API rondoResult_t rondoCommCount(rondoComm_t comm, int *count);
 RONDO_API rondoResult_t rondoCommDevice(rondoComm_t comm, int *device);
@@ -219,6 +239,15 @@ RONDO_API rondoResult_t rondoCommGetAsyncError(rondoComm_t comm, rondoResult_t *
 /* No more ops will be issued: waits for those that were (2 s at most) and tells the peers. NULL is fine. Of a non-blocking
  * comm it is rondoInProgress, see rondoCommInitRankConfig; rondoCommDestroy may follow at once and waits for it. */
 RONDO_API rondoResult_t rondoCommFinalize(rondoComm_t comm);
+
+/* Ends the comm's ops on this rank, undone, within a second: kernels return, and replays of graphs that hold such ops do nothing but
+ * report. It takes no more ops (rondoInvalidUsage), which is its asynchronous error too, whatever befell it before. Peers get
+ * rondoRemoteError, and may revoke the comm themselves. It is good for rondoCommDestroy and rondoCommAbort, not for rondoCommFinalize
+ * (rondoInvalidUsage), and, once all ranks that take part have revoked it, for splits, shrinks and grows. Any thread may call it, at
+ * any time, also after a failure, captures included. A second one is fine and does nothing. It does its work in the call also of a
+ * non-blocking comm or in a group. flags must be RONDO_REVOKE_DEFAULT; NULL is fine. Buffers of ops that it ended hold anything; see
+ * rondoCommAbort for those of peers. rondoTimeout: kernels do not end; the comm is revoked. */
+RONDO_API rondoResult_t rondoCommRevoke(rondoComm_t comm, int flags);
 
 /* Frees the comm; finalizes it first if need be. Returns within 2 s whatever runs. Graphs that hold its ops stay valid
  * objects; replaying one afterwards does nothing but report. NULL is fine. */

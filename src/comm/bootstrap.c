@@ -49,6 +49,13 @@ void rondo_bootstrap_forget(const rondoUniqueId *id)
     rondo_root_stop(&read);
 }
 
+void rondo_bootstrap_refuse(const rondoUniqueId *id, int others, const char *text)
+{
+    struct rondo_id read;
+    memcpy(&read, id, sizeof(read));
+    rondo_root_fail(&read, others, rondoRemoteError, text);
+}
+
 static rondoResult_t no_answer(const struct errand *errand)
 {
     return rondo_fail(rondoTimeout, "timed out: rank %d got no answer from the root of the id at %s within %d ms",

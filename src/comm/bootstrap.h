@@ -28,6 +28,10 @@ rondoResult_t rondo_bootstrap_id(rondoUniqueId *id);
 /* Ends the id's root if it is in this process: nobody will join. */
 void rondo_bootstrap_forget(const rondoUniqueId *id);
 
+/* Tells those who join by the id that the comm cannot be, and why, if its root is in this process: `others` are to hear of it,
+ * who get rondoRemoteError. Else they time out. */
+void rondo_bootstrap_refuse(const rondoUniqueId *id, int others, const char *text);
+
 /* Joins. Blocks until all ranks have, or `timeout_ms` is over (rondoTimeout, naming the missing ranks where known),
  * or *cancel becomes non-zero (rondoInvalidUsage; set it with an atomic store; it may be NULL, else must outlive the
  * bootstrap). rondoInvalidArgument: not an id, or one whose root does not know it; a rank that is not of

@@ -143,12 +143,26 @@ static void log_comm(const struct rondo_making *m)
                    (double)(m->mapped_ns - m->joined_ns) * 1e-6);
 }
 
+/* Who joins a comm that grows takes over from the first of the old ranks what it leaves open. */
+static rondoResult_t adopt_config(struct rondo_making *m)
+{
+    struct rondoComm *comm = m->comm;
+    void *configs;
+    RONDO_TRY(rondo_arena_alloc(comm->arena, (size_t)comm->ranks * sizeof comm->config, &configs));
+    RONDO_TRY(rondo_bootstrap_all_gather(comm->bootstrap, &comm->config, configs, sizeof comm->config));
+    if (!m->split)
+        rondo_config_adopt(&comm->config, configs);
+    return rondoSuccess;
+}
+
 /* Everything after the join: whatever fails on one rank is voted on before the next exchange that all take part in. */
 static rondoResult_t make(struct rondo_making *m)
 {
     struct rondoComm *comm = m->comm;
     void *memory;
-    if (m->split)
+    if (m->request.split.kind == RONDO_GROW)
+        RONDO_TRY(adopt_config(m));
+    else if (m->split)
         RONDO_TRY(rondo_comm_vote(comm, m->ready, "waiting for the parent's ops"));
     RONDO_TRY(rondo_comm_vote(comm, open_device(comm, m->request.ordinal), "opening the device"));
     RONDO_TRY(rondo_arena_alloc(comm->arena, (size_t)comm->ranks * sizeof *m->cards, &memory));

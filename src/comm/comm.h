@@ -91,7 +91,7 @@ struct rondoComm {
     struct rondo_redops redops;
     struct rondo_labels labels;     /* of captures */
     struct rondo_registry registry; /* the user's buffers */
-    struct rondo_inbox inbox;       /* what peers' splits and shrinks of this comm say */
+    struct rondo_inbox inbox;       /* what peers' splits, shrinks and grows of this comm say */
 
     struct rondo_making *making; /* while it is being made; of the thread that makes it */
     struct rondo_worker worker;  /* of a non-blocking comm */
@@ -106,6 +106,7 @@ struct rondoComm {
     uint64_t left_at_ns;   /* when; watch thread */
     int state;             /* atomic: enum rondo_comm_state */
     int cancelled;         /* atomic: the waits of init are to end; see rondo_comm_cancel */
+    int revoked;           /* atomic: enum rondo_revocation */
     int users;             /* atomic: calls that are inside; tear-down waits for 0 */
     struct rondoComm *next_retired;
 };
@@ -120,8 +121,11 @@ enum rondo_comm_state {
     RONDO_COMM_FINALIZING,
 };
 
+/* While it is revoked its ops end; then it is good as a parent again. */
+enum rondo_revocation { RONDO_NOT_REVOKED, RONDO_REVOKING, RONDO_REVOKED };
+
 /* Begins a call on a comm: rondoInvalidArgument for NULL or what is no live comm, its failure if it has failed,
- * rondoInvalidUsage if it was finalized, rondoRemoteError if a rank has left. On success leave must follow. */
+ * rondoInvalidUsage if it was revoked or finalized, rondoRemoteError if a rank has left. On success leave must follow. */
 rondoResult_t rondo_comm_enter(struct rondoComm *comm);
 void rondo_comm_leave(struct rondoComm *comm);
 
@@ -129,17 +133,24 @@ void rondo_comm_leave(struct rondoComm *comm);
  * its struct is another comm's by now. */
 rondoResult_t rondo_comm_enter_again(struct rondoComm *comm, const struct rondo_anchor *anchor);
 
-/* The same for calls that need no peer's ops, or make another comm of the ranks: ranks may have left, and it may have failed if
+/* The same for calls that need no peer's ops: ranks may have left. */
+rondoResult_t rondo_comm_enter_alone(struct rondoComm *comm);
+
+/* The same for calls that make another comm of the ranks: ranks may have left, it may have been revoked, and it may have failed if
  * that is `allowed_to_fail`. */
 rondoResult_t rondo_comm_enter_parent(struct rondoComm *comm, bool allowed_to_fail);
 
-/* The same for what may be done until the comm is destroyed, also after a failure or a finalize. */
+/* The same for what may be done until the comm is destroyed, also after a failure, a revocation or a finalize. */
 rondoResult_t rondo_comm_enter_ended(struct rondoComm *comm);
+
+/* Whether the comm was revoked on this rank, and its ops have ended. */
+bool rondo_comm_is_revoked(const struct rondoComm *comm);
 
 /* Waits for what the comm was given to do on this rank, about `ms` at most. Whether it is done; false too if the comm has failed. */
 bool rondo_comm_drain(struct rondoComm *comm, unsigned ms);
 
-/* All ranks' part in making a comm. `ordinal` is the device. The ranks find each other by an id, or are a parent's. */
+/* All ranks' part in making a comm. `ordinal` is the device. The ranks find each other by an id, or are a parent's, or both: who
+ * joins a comm that grows has split.kind RONDO_GROW and no parent. */
 struct rondo_comm_request {
     struct rondo_split_request split; /* parent NULL: by id */
     rondoUniqueId id;

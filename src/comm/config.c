@@ -15,6 +15,19 @@ enum {
     BY_DEVICE = -1
 };
 
+/* What all ranks must have alike: the user's name, and ours. */
+#define ALIKE(X)                   \
+    X(minCTAs, min_ctas)           \
+    X(maxCTAs, max_ctas)           \
+    X(bufferKiB, buffer_kib)       \
+    X(sharedDevice, shared_device) \
+    X(graphLanes, graph_lanes)     \
+    X(ctaPolicy, cta_policy)
+
+#define X(given, own) OPEN_##own,
+enum { ALIKE(X) };
+#undef X
+
 /* One field: the caller's value if there is one, checked; else the preset. */
 static rondoResult_t take(const char *name, int given, int low, int high, long preset, int *value)
 {
@@ -52,9 +65,19 @@ rondoResult_t rondo_config_read(const rondoConfig_t *user, struct rondo_config *
     RONDO_TRY(
         take("ctaPolicy", c.ctaPolicy, RONDO_CTA_POLICY_DEFAULT, RONDO_CTA_POLICY_ZERO, policy, &config->cta_policy));
     config->check_pointers = env->check_pointers;
+#define X(given, own) config->open |= (unsigned)(c.given == RONDO_CONFIG_UNDEF_INT) << OPEN_##own;
+    ALIKE(X)
+#undef X
     if (c.commName)
         snprintf(config->name, sizeof config->name, "%s", c.commName);
     return rondoSuccess;
+}
+
+void rondo_config_adopt(struct rondo_config *config, const struct rondo_config *other)
+{
+#define X(given, own) config->own = config->open & 1u << OPEN_##own ? other->own : config->own;
+    ALIKE(X)
+#undef X
 }
 
 rondoResult_t rondo_config_complete(struct rondo_config *config, const struct rondo_device_info *info)

@@ -1,4 +1,4 @@
-/* The end of a comm, in order or not, and the calls that ask it about itself. Nothing here waits longer than 2 s in all, but the
+/* The end of a comm, in order or not, or of its ops only, and the calls that ask it about itself. Nothing here waits longer than 2 s in all, but the
  * drop-in for ops. */
 #include "comm/bootstrap.h"
 #include "comm/comm.h"
@@ -20,7 +20,13 @@ enum {
 };
 
 /* What a call may find. */
-enum { FAILED = 1, LEFT = 2, ENDED = 4 };
+enum { FAILED = 1, LEFT = 2, ENDED = 4, REVOKED = 8 };
+
+/* Whatever befell the comm before. */
+static rondoResult_t revoked_error(const struct rondoComm *comm)
+{
+    return rondo_repeat(rondoInvalidUsage, "rank %d revoked the comm", comm->rank);
+}
 
 /* `anchor`: what the comm had when the caller last knew it; NULL: it is no old acquaintance. */
 static rondoResult_t enter(struct rondoComm *comm, unsigned allowed, const struct rondo_anchor *anchor)
@@ -37,6 +43,8 @@ static rondoResult_t enter(struct rondoComm *comm, unsigned allowed, const struc
         result = rondo_fail(rondoInvalidArgument, "comm was destroyed or aborted");
     else if (state == RONDO_COMM_MAKING)
         result = rondo_fail(rondoInvalidArgument, "comm is still being made");
+    else if (rondo_comm_is_revoked(comm))
+        result = allowed & REVOKED ? rondoSuccess : revoked_error(comm);
     else if (!(allowed & FAILED && state != RONDO_COMM_BROKEN) && (result = rondo_comm_failure(comm)) != rondoSuccess)
         ;
     else if (!(allowed & ENDED) && (state == RONDO_COMM_FINALIZED || state == RONDO_COMM_FINALIZING))
@@ -59,14 +67,24 @@ rondoResult_t rondo_comm_enter_again(struct rondoComm *comm, const struct rondo_
     return enter(comm, 0, anchor);
 }
 
+rondoResult_t rondo_comm_enter_alone(struct rondoComm *comm)
+{
+    return enter(comm, LEFT, NULL);
+}
+
 rondoResult_t rondo_comm_enter_parent(struct rondoComm *comm, bool allowed_to_fail)
 {
-    return enter(comm, allowed_to_fail ? FAILED | LEFT : LEFT, NULL);
+    return enter(comm, allowed_to_fail ? FAILED | LEFT | REVOKED : LEFT | REVOKED, NULL);
 }
 
 rondoResult_t rondo_comm_enter_ended(struct rondoComm *comm)
 {
-    return enter(comm, FAILED | LEFT | ENDED, NULL);
+    return enter(comm, FAILED | LEFT | ENDED | REVOKED, NULL);
+}
+
+bool rondo_comm_is_revoked(const struct rondoComm *comm)
+{
+    return __atomic_load_n(&comm->revoked, __ATOMIC_SEQ_CST) == RONDO_REVOKED;
 }
 
 void rondo_comm_leave(struct rondoComm *comm)
@@ -316,6 +334,46 @@ rondoResult_t rondoCommAbort(rondoComm_t comm)
     return rondoSuccess;
 }
 
+/* Whether the kernels have ended. Who destroys the comm meanwhile does not wait for this long. */
+static bool revoked_in_time(struct rondoComm *comm)
+{
+    enum { SLICE_MS = 50 };
+    bool quiet = false;
+    for (int ms = 0; ms < QUIET_MS && !quiet; ms += SLICE_MS) {
+        if (__atomic_load_n(&comm->state, __ATOMIC_SEQ_CST) == RONDO_COMM_RETIRED)
+            return true;
+        quiet = quiet_within(comm, SLICE_MS);
+    }
+    return quiet;
+}
+
+/* As the beginning of a tear-down, after which the comm stays. What has not begun yet finds its lane stopped, whenever it does. */
+static rondoResult_t revoke(struct rondoComm *comm)
+{
+    __atomic_store_n(&comm->revoked, RONDO_REVOKING, __ATOMIC_SEQ_CST);
+    rondo_comm_failed(comm, rondoInvalidUsage, "rank %d revoked the comm", comm->rank);
+    rondo_watch_tell(comm->watch, RONDO_WATCH_ABORTED, "it revoked the comm");
+    rondoResult_t result = rondo_lanes_stop(comm->anchor);
+    if (result == rondoSuccess && !revoked_in_time(comm))
+        result = rondo_fail(rondoTimeout, "kernels of rank %d were still running %d ms after the comm was revoked",
+                            comm->rank, QUIET_MS);
+    __atomic_store_n(&comm->revoked, RONDO_REVOKED, __ATOMIC_SEQ_CST);
+    return result;
+}
+
+rondoResult_t rondoCommRevoke(rondoComm_t comm, int flags)
+{
+    RONDO_RANGE("rondoCommRevoke", 0);
+    if (flags != RONDO_REVOKE_DEFAULT)
+        return rondo_fail(rondoInvalidArgument, "flags is %d, must be RONDO_REVOKE_DEFAULT", flags);
+    if (!comm)
+        return rondoSuccess;
+    RONDO_TRY(enter(comm, FAILED | LEFT | REVOKED, NULL));
+    rondoResult_t result = rondo_comm_is_revoked(comm) ? rondoSuccess : revoke(comm);
+    rondo_comm_leave(comm);
+    return result;
+}
+
 rondoResult_t rondoCommGetAsyncError(rondoComm_t comm, rondoResult_t *async_error)
 {
     if (!comm || comm->magic != RONDO_COMM_MAGIC || !async_error)
@@ -329,7 +387,7 @@ rondoResult_t rondoCommGetAsyncError(rondoComm_t comm, rondoResult_t *async_erro
     else if (state == RONDO_COMM_MAKING || state == RONDO_COMM_FINALIZING)
         *async_error = rondoInProgress;
     else {
-        *async_error = rondo_comm_failure(comm);
+        *async_error = rondo_comm_is_revoked(comm) ? revoked_error(comm) : rondo_comm_failure(comm);
         rondo_worker_join(&comm->worker); /* it is at its end */
     }
     rondo_comm_leave(comm);

@@ -131,13 +131,32 @@ rondoResult_t rondo_root_start(struct rondo_id *id)
     return rondo_fail(rondoSystemError, "cannot start the root's thread: %s", strerror(error));
 }
 
+/* NULL: it is not in this process, or has ended. Under roots_lock. */
+static struct rondo_root *find_root(const struct rondo_id *id)
+{
+    struct rondo_root *root = roots;
+    while (root && !rondo_secret_equal(root->id.secret, id->secret, sizeof(id->secret)))
+        root = root->next;
+    return root;
+}
+
 void rondo_root_stop(const struct rondo_id *id)
 {
     pthread_mutex_lock(&roots_lock);
-    for (struct rondo_root *root = roots; root; root = root->next) {
-        if (!rondo_secret_equal(root->id.secret, id->secret, sizeof(id->secret)))
-            continue;
+    struct rondo_root *root = find_root(id);
+    if (root) {
         root->stop = 1;
+        eventfd_write(root->wake, 1);
+    }
+    pthread_mutex_unlock(&roots_lock);
+}
+
+void rondo_root_fail(const struct rondo_id *id, int others, rondoResult_t result, const char *text)
+{
+    pthread_mutex_lock(&roots_lock);
+    struct rondo_root *root = find_root(id);
+    if (root) {
+        rondo_root_give_up(root, others, result, text);
         eventfd_write(root->wake, 1);
     }
     pthread_mutex_unlock(&roots_lock);

@@ -63,6 +63,9 @@ void rondo_root_serve(struct rondo_root *root);
 /* Forgets closed connections and those whose time is over. */
 void rondo_root_sweep(struct rondo_root *root);
 
+/* The comm cannot be: tells all that have joined, and then those that do. */
+void rondo_root_give_up(struct rondo_root *root, int others, rondoResult_t result, const char *text);
+
 /* Closes and frees everything; accepts a partly built root. */
 void rondo_root_free(struct rondo_root *root);
 

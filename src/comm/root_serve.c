@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 enum {
@@ -126,6 +127,13 @@ __attribute__((format(printf, 3, 4))) static void fail_all(struct rondo_root *ro
     root->failed_end_ns = rondo_now_ns() + (uint64_t)rondo_env()->init_timeout_ms * 1000000;
     rondo_log_info(RONDO_LOG_BOOTSTRAP, "root: %s", root->failure);
     dismiss_all(root, RONDO_REPLY_FAILED, result, root->failure, strlen(root->failure) + 1);
+}
+
+void rondo_root_give_up(struct rondo_root *root, int others, rondoResult_t result, const char *text)
+{
+    fail_all(root, result, "%s", text);
+    if (root->expected < root->hellos + others)
+        root->expected = root->hellos + others;
 }
 
 static void complete(struct rondo_root *root)
@@ -365,6 +373,9 @@ void rondo_root_serve(struct rondo_root *root)
         if (one->stage == RONDO_ROOT_MEMBER && ended)
             rondo_close(&one->fd);
     }
+    eventfd_t told;
+    if (root->polls[0].revents)
+        eventfd_read(root->wake, &told);
     if (root->polls[1].revents)
         accept_some(root);
     rondo_root_sweep(root);

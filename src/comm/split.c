@@ -12,6 +12,7 @@
 #include "common/env.h"
 #include "common/result.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +29,8 @@ struct letter {
     uint64_t excluded;
     uint8_t secret[RONDO_SECRET_BYTES]; /* that of the child's rank 0 counts */
     struct rondo_member member;
+    int32_t ranks, has_id;
+    rondoUniqueId id;
 };
 _Static_assert(sizeof(struct letter) <= RONDO_WATCH_TEXT_BYTES, "a letter fits into a note");
 
@@ -48,7 +51,16 @@ static bool takes_part(const struct rondo_split_request *request, int rank)
 
 static const char *kind_text(int kind)
 {
-    return kind == RONDO_SPLIT ? "a split" : kind == RONDO_SHRINK ? "a shrink" : "a shrink with abort";
+    switch (kind) {
+    case RONDO_SPLIT:
+        return "a split";
+    case RONDO_SHRINK:
+        return "a shrink";
+    case RONDO_SHRINK_ABORTING:
+        return "a shrink with abort";
+    default:
+        return "a grow";
+    }
 }
 
 rondoResult_t rondo_split_enter(const struct rondo_split_request *request)
@@ -59,6 +71,11 @@ rondoResult_t rondo_split_enter(const struct rondo_split_request *request)
 
 /* ---- sending ---- */
 
+static bool wants_comm(const struct rondo_split_request *request)
+{
+    return request->kind != RONDO_SPLIT || request->color != RONDO_SPLIT_NOCOLOR;
+}
+
 static rondoResult_t fill_letter(struct rondo_split *split)
 {
     const struct rondo_split_request *request = &split->request;
@@ -67,7 +84,10 @@ static rondoResult_t fill_letter(struct rondo_split *split)
     own->color = request->color;
     own->key = request->key;
     own->excluded = request->excluded;
-    if (request->kind == RONDO_SPLIT && request->color == RONDO_SPLIT_NOCOLOR)
+    own->ranks = request->ranks;
+    own->has_id = request->gives_id;
+    own->id = request->id;
+    if (request->kind == RONDO_GROW || !wants_comm(request))
         return rondoSuccess;
     RONDO_TRY(rondo_random(own->secret, sizeof own->secret));
     return rondo_bootstrap_listen(&own->member, &split->listener);
@@ -94,6 +114,17 @@ static rondoResult_t send_letters(struct rondo_split *split, rondoResult_t so_fa
     return result;
 }
 
+/* Those who join a grow by the id that this rank was given wait in vain; the thread's text says why. */
+static void refuse_new_ranks(const struct rondo_split *split)
+{
+    const struct rondo_split_request *request = &split->request;
+    char text[RONDO_WATCH_TEXT_BYTES];
+    if (!request->gives_id)
+        return;
+    snprintf(text, sizeof text, "rank %d cannot grow its comm: %s", split->rank, rondo_last_error());
+    rondo_bootstrap_refuse(&request->id, request->ranks - split->ranks, text);
+}
+
 rondoResult_t rondo_split_begin(const struct rondo_split_request *request, struct rondo_split **out)
 {
     struct rondoComm *parent = request->parent;
@@ -111,7 +142,9 @@ rondoResult_t rondo_split_begin(const struct rondo_split_request *request, struc
         rondo_watch_tell(parent->watch, RONDO_WATCH_ABORTED, "it shrank the comm and aborted its ops");
     }
     rondoResult_t result = send_letters(split, fill_letter(split));
-    if (result == rondoSuccess && split->listener >= 0)
+    if (result != rondoSuccess)
+        refuse_new_ranks(split);
+    if (result == rondoSuccess && wants_comm(request))
         *out = split;
     else
         rondo_split_free(split);
@@ -141,7 +174,8 @@ void rondo_split_free(struct rondo_split *split)
     free(split);
 }
 
-/* Whether the wait is to go on. A failed parent's shrink waits for its own ranks only: if one of them ends, the inbox tells. */
+/* Whether the wait is to go on. Of a parent that has failed the ranks wait for each other only: if one of them ends, the inbox
+ * tells. */
 static rondoResult_t look_around(struct rondo_split *split, const struct rondoComm *child)
 {
     if (__atomic_load_n(&child->cancelled, __ATOMIC_SEQ_CST))
@@ -150,7 +184,9 @@ static rondoResult_t look_around(struct rondo_split *split, const struct rondoCo
     if (__atomic_load_n(&split->parent->state, __ATOMIC_SEQ_CST) == RONDO_COMM_RETIRED)
         return rondo_fail(rondoInvalidUsage, "the parent comm was destroyed or aborted during %s",
                           kind_text((int)split->request.kind));
-    return split->request.kind == RONDO_SHRINK_ABORTING ? rondoSuccess : rondo_comm_failure(split->parent);
+    if (split->request.kind == RONDO_SHRINK_ABORTING || rondo_comm_is_revoked(split->parent))
+        return rondoSuccess;
+    return rondo_comm_failure(split->parent);
 }
 
 /* Takes the letters that are here; *left tells how many are not. */
@@ -216,6 +252,10 @@ static rondoResult_t check_letters(const struct rondo_split *split)
         if (letter->excluded != own->excluded)
             return rondo_fail(rondoInvalidArgument, "ranks %d and %d exclude different ranks from a shrink",
                               split->rank, r);
+        if (letter->ranks != own->ranks)
+            return rondo_fail(rondoInvalidArgument,
+                              "ranks grow to different numbers: rank %d to %d ranks, rank %d to %d", split->rank,
+                              own->ranks, r, letter->ranks);
         if (letter->result != rondoSuccess)
             return rondo_fail(rondoRemoteError, "rank %d failed in %s: %s", r, kind_text((int)own->kind),
                               rondo_result_text(letter->result));
@@ -279,12 +319,59 @@ static rondoResult_t meet_child(struct rondo_split *split, struct rondoComm *chi
     return rondo_bootstrap_meet(&meeting, &child->bootstrap);
 }
 
+/* ---- growing ---- */
+
+/* The one id that ranks were given; all that were must have the same. */
+static rondoResult_t find_id(const struct rondo_split *split, const rondoUniqueId **id)
+{
+    int giver = -1;
+    for (int r = 0; r < split->ranks; r++) {
+        const struct letter *letter = &split->letters[r];
+        if (!letter->has_id)
+            continue;
+        if (giver >= 0 && memcmp(&letter->id, *id, sizeof letter->id))
+            return rondo_fail(rondoInvalidArgument, "ranks %d and %d give different ids to a grow", giver, r);
+        giver = giver < 0 ? r : giver;
+        *id = &split->letters[giver].id;
+    }
+    return giver >= 0 ? rondoSuccess
+                      : rondo_fail(rondoInvalidArgument, "no rank gives an id to a grow: the one that made it must");
+}
+
+static rondoResult_t agree_on_grow(struct rondo_split *split, const struct rondoComm *child, int timeout_ms,
+                                   const rondoUniqueId **id)
+{
+    RONDO_TRY(await_letters(split, child, timeout_ms));
+    RONDO_TRY(check_letters(split));
+    return find_id(split, id);
+}
+
+/* All ranks of the child, old and new ones, meet at the id's root. */
+static rondoResult_t meet_grown(struct rondo_split *split, struct rondoComm *child, int timeout_ms)
+{
+    const rondoUniqueId *id;
+    child->rank = split->rank;
+    child->ranks = split->request.ranks;
+    rondoResult_t result = agree_on_grow(split, child, timeout_ms, &id);
+    if (result != rondoSuccess) {
+        refuse_new_ranks(split);
+        return result;
+    }
+    let_go_of_parent(split);
+    child->key = rondo_comm_key(id, sizeof *id);
+    return rondo_bootstrap_join(id, child->rank, child->ranks, timeout_ms, &child->cancelled, &child->bootstrap);
+}
+
 rondoResult_t rondo_split_meet(struct rondo_split *split, struct rondoComm *child, rondoResult_t *ready)
 {
     const int timeout_ms = (int)rondo_env()->init_timeout_ms;
+    *ready = rondoSuccess;
+    if (split->request.kind == RONDO_GROW)
+        return meet_grown(split, child, timeout_ms);
     RONDO_TRY(await_letters(split, child, timeout_ms));
     RONDO_TRY(check_letters(split));
-    *ready = split->request.kind == RONDO_SHRINK ? await_ops(split, child, timeout_ms) : rondoSuccess;
+    if (split->request.kind == RONDO_SHRINK && !rondo_comm_is_revoked(split->parent)) /* else they have ended */
+        *ready = await_ops(split, child, timeout_ms);
     let_go_of_parent(split);
     rondoResult_t result = meet_child(split, child, timeout_ms);
     rondo_close(&split->listener); /* who still knocks is to find nobody */

@@ -225,7 +225,7 @@ static rondoResult_t create_scaling(rondoRedOp_t *op, const void *scalar, int da
 rondoResult_t rondoRedOpCreatePreMulSum(rondoRedOp_t *op, void *scalar, rondoDataType_t datatype,
                                         rondoScalarResidence_t residence, rondoComm_t comm)
 {
-    RONDO_TRY(rondo_comm_enter_parent(comm, false));
+    RONDO_TRY(rondo_comm_enter_alone(comm));
     rondoResult_t result = create_scaling(op, scalar, datatype, residence, comm);
     rondo_comm_leave(comm);
     return result;

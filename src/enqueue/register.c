@@ -13,7 +13,7 @@ rondoResult_t rondoCommRegister(rondoComm_t comm, void *buff, size_t size, void 
         return rondo_fail(rondoInvalidArgument, buff ? "size is 0" : "buff is NULL");
     if (size > UINTPTR_MAX - (uintptr_t)buff)
         return rondo_fail(rondoInvalidArgument, "size %zu: buff (%p) would end beyond the address space", size, buff);
-    RONDO_TRY(rondo_comm_enter_parent(comm, false));
+    RONDO_TRY(rondo_comm_enter_alone(comm));
     rondoResult_t result = rondo_registry_add(&comm->registry, comm->exporter, buff, size, handle);
     rondo_comm_leave(comm);
     return result;

@@ -27,9 +27,7 @@ ncclResult_t pncclGetUniqueId(ncclUniqueId *id)
 
 ncclResult_t pncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id)
 {
-    int rank;
-    RONDO_TRY(rondoCommRank(comm, &rank));
-    return pncclGetUniqueId(id);
+    return rondoCommGetUniqueId(comm, id);
 }
 
 /* ---- making comms ---- */
@@ -96,16 +94,27 @@ ncclResult_t pncclCommShrink(ncclComm_t comm, int *exclude, int exclude_count, n
 ncclResult_t pncclCommGrow(ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank, ncclComm_t *newcomm,
                            ncclConfig_t *config)
 {
-    (void)comm, (void)nranks, (void)id, (void)rank, (void)config;
-    if (newcomm)
-        *newcomm = NULL;
-    return rondo_nccl_refuse("ncclCommGrow", "a comm of Rondo's does not grow; make a new one of all ranks by an id");
+    rondoConfig_t read;
+    if (comm && !config)
+        return rondoCommGrow(comm, nranks, id, rank, newcomm, NULL);
+    RONDO_TRY(read_config(config, &read, newcomm));
+    return rondoCommGrow(comm, nranks, id, rank, newcomm, &read);
 }
 
 /* ---- their end ---- */
 
+/* NCCL neither revokes a comm twice nor finalizes a revoked one. Of a dead comm the code is the same. */
+static ncclResult_t check_revoked(ncclComm_t comm)
+{
+    if (comm && comm->magic == RONDO_COMM_MAGIC &&
+        __atomic_load_n(&comm->revoked, __ATOMIC_ACQUIRE) != RONDO_NOT_REVOKED)
+        return rondo_fail(rondoInvalidArgument, "comm was revoked before");
+    return rondoSuccess;
+}
+
 ncclResult_t pncclCommFinalize(ncclComm_t comm)
 {
+    RONDO_TRY(check_revoked(comm));
     if (comm && comm->magic == RONDO_COMM_MAGIC) {
         const int state = __atomic_load_n(&comm->state, __ATOMIC_ACQUIRE);
         if (state == RONDO_COMM_FINALIZED || state == RONDO_COMM_FINALIZING)
@@ -126,13 +135,8 @@ ncclResult_t pncclCommAbort(ncclComm_t comm)
 
 ncclResult_t pncclCommRevoke(ncclComm_t comm, int flags)
 {
-    if (flags != NCCL_REVOKE_DEFAULT)
-        return rondo_fail(rondoInvalidArgument, "revokeFlags is %d, must be %d", flags, NCCL_REVOKE_DEFAULT);
-    if (!comm)
-        return rondoSuccess;
-    return rondo_nccl_refuse_comm(comm, "ncclCommRevoke",
-                                  "Rondo does not revoke comms; ncclCommAbort ends one, and ncclCommShrink with "
-                                  "NCCL_SHRINK_ABORT ends its ops and goes on with other ranks");
+    RONDO_TRY(check_revoked(comm));
+    return rondoCommRevoke(comm, flags);
 }
 
 ncclResult_t pncclCommSuspend(ncclComm_t comm, int flags)

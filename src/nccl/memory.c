@@ -36,7 +36,7 @@ ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t bytes
         return rondo_fail(rondoInvalidArgument, buffer ? "size is 0" : "buff is NULL");
     if ((uintptr_t)buffer % NCCL_WIN_ALIGNMENT)
         return rondo_fail(rondoInvalidArgument, "buff (%p) is not aligned to %d bytes", buffer, NCCL_WIN_ALIGNMENT);
-    RONDO_TRY(rondo_comm_enter_parent(comm, false));
+    RONDO_TRY(rondo_comm_enter_alone(comm));
     rondo_comm_leave(comm);
     return rondoSuccess;
 }

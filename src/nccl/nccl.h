@@ -33,7 +33,6 @@ RONDO_API void pncclResetDebugInitInternal(void);
 /* ---- communicators ---- */
 
 NCCL_DECLARE(ncclResult_t, GetUniqueId, ncclUniqueId *id);
-/* An id of a comm to come: CommGrow, which NCCL has it for, is refused. */
 NCCL_DECLARE(ncclResult_t, CommGetUniqueId, ncclComm_t comm, ncclUniqueId *id);
 NCCL_DECLARE(ncclResult_t, CommInitRank, ncclComm_t *comm, int nranks, ncclUniqueId id, int rank);
 NCCL_DECLARE(ncclResult_t, CommInitRankConfig, ncclComm_t *comm, int nranks, ncclUniqueId id, int rank,
@@ -57,10 +56,12 @@ NCCL_DECLARE(ncclResult_t, CommUserRank, ncclComm_t comm, int *rank);
 NCCL_DECLARE(ncclResult_t, CommMemStats, ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value);
 /* No device API, no multimem, no GIN. */
 NCCL_DECLARE(ncclResult_t, CommQueryProperties, ncclComm_t comm, ncclCommProperties_t *properties);
-/* Refused with ncclInvalidUsage, but for revoking NULL, which succeeds. */
+/* A second one, and a finalize after it, are ncclInvalidArgument; the comm's asynchronous error is ncclSuccess then. Does not go on in
+ * a thread: it never gives ncclInProgress. */
 NCCL_DECLARE(ncclResult_t, CommRevoke, ncclComm_t comm, int flags);
 NCCL_DECLARE(ncclResult_t, CommGrow, ncclComm_t comm, int nranks, const ncclUniqueId *id, int rank, ncclComm_t *newcomm,
              ncclConfig_t *config);
+/* Refused with ncclInvalidUsage. */
 NCCL_DECLARE(ncclResult_t, CommSuspend, ncclComm_t comm, int flags);
 NCCL_DECLARE(ncclResult_t, CommResume, ncclComm_t comm);
 

@@ -21,9 +21,19 @@ ncclResult_t pncclCommUserRank(ncclComm_t comm, int *rank)
     return rondoCommRank(comm, rank);
 }
 
+/* A revocation is no error to NCCL: it is in progress, and then the comm is well. */
 ncclResult_t pncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
-    return rondoCommGetAsyncError(comm, error);
+    RONDO_TRY(rondoCommGetAsyncError(comm, error));
+    switch (__atomic_load_n(&comm->revoked, __ATOMIC_ACQUIRE)) { /* a struct's memory stays, see comm/retired.h */
+    case RONDO_REVOKING:
+        *error = rondoInProgress;
+        break;
+    case RONDO_REVOKED:
+        *error = rondoSuccess;
+        break;
+    }
+    return rondoSuccess;
 }
 
 ncclResult_t pncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value)
