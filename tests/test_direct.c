@@ -50,7 +50,8 @@ struct call {
     bool in_place;
     size_t offset; /* of the buffers, in elements */
     char *send, *recv;
-    size_t bytes; /* of each buffer, in all */
+    size_t bytes;     /* of each buffer, in all */
+    rondoPlan_t plan; /* NULL: none of it was made */
 };
 
 static bool has_parts(const struct call *c, bool send)
@@ -211,7 +212,7 @@ static uint32_t ran(struct rig *rig)
     return n;
 }
 
-/* One round: fresh data, on all ranks; the graph, or else the call; a look at the result. */
+/* One round: fresh data, on all ranks; the graph, or else the plan, or the call; a look at the result. */
 static int run_round(struct call *c, struct machine_graph *graph, int round, const char *what)
 {
     struct rig *rig = c->rig;
@@ -220,7 +221,7 @@ static int run_round(struct call *c, struct machine_graph *graph, int round, con
     if (graph)
         rig->machine->graph_launch(graph, rig->stream);
     else
-        RIG_OK(issue(c));
+        RIG_OK(c->plan ? rondoPlanLaunch(c->plan, rig->stream) : issue(c));
     rig->machine->stream_sync(rig->stream);
     return check(c, round, what);
 }
@@ -434,6 +435,32 @@ static int allocated(struct rig *rig)
     return 0;
 }
 
+/* Fault: plans, which were made when nothing was known of their buffers, went by mailbox whenever they were launched eagerly. */
+static int planned(struct rig *rig)
+{
+    static const enum op ops[] = {ALL_REDUCE, RING};
+    for (int i = 0; i < 2; i++) {
+        void *handles[2];
+        struct call c = call_make(rig, ops[i], rondoFloat32, 4, COUNT);
+        RIG_OK(rondoPlanBegin());
+        RIG_OK(issue(&c));
+        RIG_OK(rondoPlanEnd(&c.plan));
+        RIG_OK(rondoCommRegister(rig->comm, c.send, c.bytes, &handles[0]));
+        RIG_OK(rondoCommRegister(rig->comm, c.recv, c.bytes, &handles[1]));
+        if (until_direct(&c, NULL, "of a plan"))
+            return 1;
+        RIG_OK(rondoCommDeregister(rig->comm, handles[0]));
+        RIG_OK(rondoCommDeregister(rig->comm, handles[1]));
+        if (!mappable_is_mem_alloc(rig) && by_mailbox(&c, NULL, 3, "of a plan, deregistered"))
+            return 1;
+        RIG_OK(rondoPlanDestroy(c.plan));
+        call_free(&c);
+        if (await_exports(rig, 0))
+            return 1;
+    }
+    return 0;
+}
+
 /* The same memory in several graphs is exported once. */
 static int shared(struct rig *rig)
 {
@@ -488,6 +515,11 @@ Test(direct, eager_ops_on_registered_buffers_are_direct, .timeout = 200)
 Test(direct, eager_ops_on_memory_of_rondoMemAlloc_are_direct, .timeout = 200)
 {
     cr_assert_eq(run_in_every_layout(allocated, false), 0);
+}
+
+Test(direct, plans_on_registered_buffers_are_direct, .timeout = 200)
+{
+    cr_assert_eq(run_in_every_layout(planned, false), 0);
 }
 
 Test(direct, memory_of_several_graphs_is_exported_once, .timeout = 200)

@@ -1,10 +1,13 @@
 /* Memory that users get from Rondo, and buffers that they register. */
 #include "comm/comm.h"
+#include "device/device.h"
 #include "support/child.h"
+#include "support/faults.h"
 #include "support/rank_group.h"
 #include "support/rig.h"
 
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +54,50 @@ Test(memory, of_ours_is_good_for_ops)
 {
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2)}, memory_of_ours), 0);
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2), .layout = RIG_THREADS}, memory_of_ours), 0);
+}
+
+/* Fault: who asked where a buffer lies, as large ops do, waited for another thread's rondoMemAlloc or rondoMemFree, which may in turn
+ * wait for the device: for a kernel, say, that waits for that op. */
+static void *known;
+static int asked, answered; /* the latter atomic */
+
+static void *ask(void *unused)
+{
+    struct rondo_range range;
+    __atomic_store_n(&answered, 1 + rondo_user_memory_find(known, &range), __ATOMIC_SEQ_CST);
+    return unused;
+}
+
+static void ask_meanwhile(void)
+{
+    pthread_t thread;
+    if (!known || pthread_create(&thread, NULL, ask, NULL) != 0)
+        return;
+    pthread_detach(thread);
+    for (int i = 0; i < 5000 && !__atomic_load_n(&answered, __ATOMIC_SEQ_CST); i++)
+        usleep(1000);
+    asked++;
+}
+
+static int is_known(struct rig *rig)
+{
+    void *memory;
+    faults_install();
+    faults.in_memory = ask_meanwhile;
+    RIG_OK(rondoMemAlloc(&known, 100));
+    for (int step = 0; step < 2; step++) {
+        __atomic_store_n(&answered, 0, __ATOMIC_SEQ_CST);
+        RIG_OK(step ? rondoMemFree(memory) : rondoMemAlloc(&memory, 100));
+        const int answer = __atomic_load_n(&answered, __ATOMIC_SEQ_CST);
+        RIG_CHECK(asked == 1 + step && answer == 2, "%d while memory was %s", answer, step ? "freed" : "allocated");
+    }
+    faults.in_memory = NULL;
+    return rondoMemFree(known) != rondoSuccess;
+}
+
+Test(memory, can_be_asked_about_while_other_is_allocated_or_freed)
+{
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = 1, .no_comm = true}, is_known), 0);
 }
 
 /* On each device, from one thread; freed in another order, with another device current. */

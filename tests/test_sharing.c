@@ -8,10 +8,20 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { CHAIN = 3, MOST = 4 << 20 }; /* ops one after another; elements */
+enum { CHAIN = 3, MOST = 4 << 20, PARTS = 100 }; /* ops one after another; elements; ops of a group */
+
+enum kind { ALL_REDUCES, BROADCASTS, REDUCES, GROUPS /* of all-reduces */ };
+
+/* What ops, of how many elements. */
+struct shape {
+    enum kind kind;
+    size_t counts[CHAIN];
+};
 
 /* Ops on a stream of their own: eager, or a graph. */
 struct chain {
+    enum kind kind;
+    int root;
     rondoComm_t comm;
     struct CUstream_st *stream;
     struct machine_graph *graph; /* NULL: eager */
@@ -19,21 +29,48 @@ struct chain {
     size_t counts[CHAIN];
 };
 
+static rondoResult_t issue_group(const struct chain *c, int i)
+{
+    const size_t part = c->counts[i] / PARTS;
+    rondoGroupStart();
+    for (size_t at = 0; at < c->counts[i]; at += part)
+        rondoAllReduce(c->in + at, c->out[i] + at, part, rondoFloat, rondoSum, c->comm, c->stream);
+    return rondoGroupEnd();
+}
+
+static rondoResult_t issue_one(const struct chain *c, int i)
+{
+    switch (c->kind) {
+    case BROADCASTS:
+        return rondoBroadcast(c->in, c->out[i], c->counts[i], rondoFloat, c->root, c->comm, c->stream);
+    case REDUCES:
+        return rondoReduce(c->in, c->out[i], c->counts[i], rondoFloat, rondoSum, c->root, c->comm, c->stream);
+    case GROUPS:
+        return issue_group(c, i);
+    default:
+        return rondoAllReduce(c->in, c->out[i], c->counts[i], rondoFloat, rondoSum, c->comm, c->stream);
+    }
+}
+
 static int issue(struct rig *rig, const struct chain *c)
 {
     for (int i = 0; i < CHAIN; i++)
-        RIG_OK(rondoAllReduce(c->in, c->out[i], c->counts[i], rondoFloat, rondoSum, c->comm, c->stream));
+        RIG_OK(issue_one(c, i));
     return 0;
 }
 
-static int chain_make(struct rig *rig, struct chain *c, rondoComm_t comm, const size_t counts[CHAIN], bool captured)
+static int chain_make(struct rig *rig, struct chain *c, rondoComm_t comm, const struct shape *shape, int number,
+                      bool captured)
 {
     const struct machine *m = rig->machine;
-    *c = (struct chain){.comm = comm, .stream = m->stream_create(MACHINE_STREAM_NONBLOCKING)};
+    *c = (struct chain){.kind = shape->kind,
+                        .root = number % rig->ranks,
+                        .comm = comm,
+                        .stream = m->stream_create(MACHINE_STREAM_NONBLOCKING)};
     c->in = m->alloc(MOST * sizeof(float));
     rig_input(rig, c->in, MOST, rondoFloat, rondoSum);
     for (int i = 0; i < CHAIN; i++) {
-        c->counts[i] = rig_on_host() ? counts[i] / 16 : counts[i];
+        c->counts[i] = rig_on_host() ? shape->counts[i] / 16 : shape->counts[i];
         c->out[i] = m->alloc(c->counts[i] * sizeof(float));
     }
     if (!captured)
@@ -66,11 +103,31 @@ static int chain_run(struct rig *rig, struct chain *c)
     return 0;
 }
 
+/* Elements that are not as the root has them. */
+static size_t not_sent(struct rig *rig, const struct chain *c, int i)
+{
+    struct rig root = *rig;
+    const size_t bytes = c->counts[i] * sizeof(float);
+    float *sent = malloc(bytes), *came = malloc(bytes), *scratch = rig->machine->alloc(bytes);
+    size_t wrong = 0;
+    root.rank = c->root;
+    rig_input(&root, scratch, c->counts[i], rondoFloat, rondoSum);
+    rig->machine->download(sent, scratch, bytes);
+    rig->machine->download(came, c->out[i], bytes);
+    for (size_t e = 0; e < c->counts[i]; e++)
+        wrong += sent[e] != came[e];
+    rig->machine->free(scratch);
+    free(sent);
+    free(came);
+    return wrong;
+}
+
 static int chain_check(struct rig *rig, const struct chain *c)
 {
     rig->machine->stream_sync(c->stream);
-    for (int i = 0; i < CHAIN; i++) {
-        const size_t wrong = rig_wrong(rig, c->out[i], c->counts[i], rondoFloat, rondoSum);
+    for (int i = 0; i < CHAIN && (c->kind != REDUCES || c->root == rig->rank); i++) {
+        const size_t wrong =
+            c->kind == BROADCASTS ? not_sent(rig, c, i) : rig_wrong(rig, c->out[i], c->counts[i], rondoFloat, rondoSum);
         RIG_CHECK(wrong == 0, "op %d: %zu of %zu wrong", i, wrong, c->counts[i]);
     }
     return 0;
@@ -93,20 +150,24 @@ static int cross(struct rig *rig, struct chain chains[2])
     return 0;
 }
 
-static const size_t sizes[][CHAIN] = {{16 << 10, 16 << 10, 16 << 10},
-                                      {256 << 10, 256 << 10, 256 << 10},
-                                      {4 << 20, 4 << 20, 4 << 20},
-                                      {1 << 20, 8 << 10, 4 << 20}};
+/* Those that are rooted, and groups, have blocks, or threads in each of them, that hear from nobody: fault: one of these let the next launch
+ * in before the peers had come. */
+static const struct shape shapes[] = {
+    {ALL_REDUCES, {16 << 10, 16 << 10, 16 << 10}},    {ALL_REDUCES, {256 << 10, 256 << 10, 256 << 10}},
+    {ALL_REDUCES, {4 << 20, 4 << 20, 4 << 20}},       {ALL_REDUCES, {1 << 20, 8 << 10, 4 << 20}},
+    {BROADCASTS, {256 << 10, 256 << 10, 256 << 10}},  {BROADCASTS, {768 << 10, 768 << 10, 768 << 10}},
+    {REDUCES, {256 << 10, 256 << 10, 256 << 10}},     {REDUCES, {768 << 10, 768 << 10, 768 << 10}},
+    {GROUPS, {PARTS * 800, PARTS * 800, PARTS * 800}}};
 
 static int of_two_comms(struct rig *rig)
 {
     rondoComm_t other;
     RIG_OK(rondoCommInitRank(&other, rig->ranks, rig->ids[1], rig->rank));
-    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int captured = 0; captured < 2; captured++) {
             struct chain chains[2];
-            if (chain_make(rig, &chains[0], rig->comm, sizes[s], captured) ||
-                chain_make(rig, &chains[1], other, sizes[s], captured) || cross(rig, chains))
+            if (chain_make(rig, &chains[0], rig->comm, &shapes[s], 0, captured) ||
+                chain_make(rig, &chains[1], other, &shapes[s], 1, captured) || cross(rig, chains))
                 return 1;
             chain_free(rig, &chains[0]);
             chain_free(rig, &chains[1]);
@@ -117,10 +178,10 @@ static int of_two_comms(struct rig *rig)
 
 static int eager_and_replayed(struct rig *rig)
 {
-    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         struct chain chains[2];
-        if (chain_make(rig, &chains[0], rig->comm, sizes[s], false) ||
-            chain_make(rig, &chains[1], rig->comm, sizes[s], true) || cross(rig, chains))
+        if (chain_make(rig, &chains[0], rig->comm, &shapes[s], 0, false) ||
+            chain_make(rig, &chains[1], rig->comm, &shapes[s], 1, true) || cross(rig, chains))
             return 1;
         chain_free(rig, &chains[0]);
         chain_free(rig, &chains[1]);

@@ -21,7 +21,8 @@ struct allocation {
     struct allocation *next;
 };
 
-/* Guards all of it but the watchers. Held across calls of the device layer: these are no calls to be fast. */
+/* Guards all of it but the watchers. Not held across calls of the device layer, which may wait for what runs on a device: large ops ask
+ * here where their buffers lie, and what runs may wait for one of these. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the watchers; held while they are called */
 static struct rondo_memory_watcher *watchers;
@@ -29,16 +30,34 @@ static struct home *homes;
 static struct allocation *allocations;
 static uint64_t last_number;
 
-static rondoResult_t find_home(const struct rondo_device_ops *ops, struct home **out)
+/* The home with that number, of which there is one allocation more now; NULL: there is none. Under the lock. */
+static struct home *count_in(int ordinal)
+{
+    struct home *home = homes;
+    while (home && home->ordinal != ordinal)
+        home = home->next;
+    if (home)
+        home->count++;
+    return home;
+}
+
+static void close_home(const struct rondo_device_ops *ops, struct home *home)
+{
+    if (home)
+        ops->close(home->device);
+    free(home);
+}
+
+/* The current device's, for one allocation more. */
+static rondoResult_t enter_home(const struct rondo_device_ops *ops, struct home **out)
 {
     int ordinal;
     RONDO_TRY(ops->current(&ordinal));
-    for (struct home *home = homes; home; home = home->next) {
-        if (home->ordinal != ordinal)
-            continue;
-        *out = home;
+    pthread_mutex_lock(&lock);
+    *out = count_in(ordinal);
+    pthread_mutex_unlock(&lock);
+    if (*out)
         return rondoSuccess;
-    }
     struct home *home = calloc(1, sizeof *home);
     if (!home)
         return rondo_fail(rondoSystemError, "out of memory");
@@ -48,68 +67,85 @@ static rondoResult_t find_home(const struct rondo_device_ops *ops, struct home *
         return result;
     }
     home->ordinal = ordinal;
-    home->next = homes;
-    *out = homes = home;
+    home->count = 1;
+    pthread_mutex_lock(&lock);
+    *out = count_in(ordinal); /* another thread may have been faster */
+    if (!*out) {
+        home->next = homes;
+        *out = homes = home;
+        home = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+    close_home(ops, home);
     return rondoSuccess;
 }
 
-static void close_unused(const struct rondo_device_ops *ops)
+/* One allocation less. */
+static void leave_home(const struct rondo_device_ops *ops, struct home *home)
 {
-    for (struct home **place = &homes; *place;) {
-        struct home *home = *place;
-        if (home->count) {
-            place = &home->next;
-            continue;
-        }
+    struct home **place = &homes;
+    pthread_mutex_lock(&lock);
+    const bool last = --home->count == 0;
+    while (last && *place != home)
+        place = &(*place)->next;
+    if (last)
         *place = home->next;
-        ops->close(home->device);
-        free(home);
-    }
+    pthread_mutex_unlock(&lock);
+    if (last)
+        close_home(ops, home);
+}
+
+static rondoResult_t get_memory(const struct rondo_device_ops *ops, struct rondo_device *device, size_t bytes,
+                                struct rondo_mem *memory)
+{
+    struct rondo_device_info info;
+    ops->info(device, &info);
+    RONDO_TRY(ops->mem_alloc(device, bytes, info.shareable ? RONDO_MEM_SHAREABLE : RONDO_MEM_PRIVATE, memory));
+    rondoResult_t result = ops->mem_attach_all(device, memory);
+    if (result != rondoSuccess)
+        ops->mem_free(device, memory);
+    return result;
 }
 
 static rondoResult_t allocate(const struct rondo_device_ops *ops, size_t bytes, void **out)
 {
-    struct rondo_device_info info;
-    struct home *home;
     struct allocation *made = calloc(1, sizeof *made);
     if (!made)
         return rondo_fail(rondoSystemError, "out of memory");
     rondoResult_t result;
-    RONDO_TRY_GOTO(result, failed, find_home(ops, &home));
-    ops->info(home->device, &info);
-    RONDO_TRY_GOTO(
-        result, failed,
-        ops->mem_alloc(home->device, bytes, info.shareable ? RONDO_MEM_SHAREABLE : RONDO_MEM_PRIVATE, &made->memory));
-    result = ops->mem_attach_all(home->device, &made->memory);
-    if (result != rondoSuccess) {
-        ops->mem_free(home->device, &made->memory);
-        goto failed;
-    }
-    home->count++;
-    made->home = home;
+    RONDO_TRY_GOTO(result, failed, enter_home(ops, &made->home));
+    RONDO_TRY_GOTO(result, failed, get_memory(ops, made->home->device, bytes, &made->memory));
+    *out = made->memory.address;
+    pthread_mutex_lock(&lock);
     made->number = ++last_number;
     made->next = allocations;
     allocations = made;
-    *out = made->memory.address;
+    pthread_mutex_unlock(&lock);
     return rondoSuccess;
 failed:
+    if (made->home)
+        leave_home(ops, made->home);
     free(made);
     return result;
 }
 
 static rondoResult_t release(const struct rondo_device_ops *ops, const void *address)
 {
-    for (struct allocation **place = &allocations; *place; place = &(*place)->next) {
-        struct allocation *one = *place;
-        if (one->memory.address != address)
-            continue;
+    struct allocation **place = &allocations;
+    pthread_mutex_lock(&lock);
+    while (*place && (*place)->memory.address != address)
+        place = &(*place)->next;
+    struct allocation *one = *place;
+    if (one)
         *place = one->next;
-        ops->mem_free(one->home->device, &one->memory);
-        one->home->count--;
-        free(one);
-        return rondoSuccess;
-    }
-    return rondo_fail(rondoInvalidArgument, "ptr (%p) is not memory of rondoMemAlloc, or was freed before", address);
+    pthread_mutex_unlock(&lock);
+    if (!one)
+        return rondo_fail(rondoInvalidArgument, "ptr (%p) is not memory of rondoMemAlloc, or was freed before",
+                          address);
+    ops->mem_free(one->home->device, &one->memory);
+    leave_home(ops, one->home);
+    free(one);
+    return rondoSuccess;
 }
 
 bool rondo_user_memory_find(const void *pointer, struct rondo_range *range)
@@ -164,11 +200,7 @@ rondoResult_t rondoMemAlloc(void **ptr, size_t bytes)
     if (bytes == 0 || bytes > PTRDIFF_MAX)
         return rondo_fail(rondoInvalidArgument, "bytes is %zu", bytes);
     RONDO_TRY(rondo_device_row(&ops));
-    pthread_mutex_lock(&lock);
-    rondoResult_t result = allocate(ops, bytes, ptr);
-    close_unused(ops);
-    pthread_mutex_unlock(&lock);
-    return result;
+    return allocate(ops, bytes, ptr);
 }
 
 rondoResult_t rondoMemFree(void *ptr)
@@ -178,9 +210,5 @@ rondoResult_t rondoMemFree(void *ptr)
         return rondoSuccess;
     RONDO_TRY(rondo_device_row(&ops));
     tell_watchers(ptr);
-    pthread_mutex_lock(&lock);
-    rondoResult_t result = release(ops, ptr);
-    close_unused(ops);
-    pthread_mutex_unlock(&lock);
-    return result;
+    return release(ops, ptr);
 }

@@ -240,16 +240,36 @@ rondoResult_t rondo_launch_group(struct rondoComm *comm, const struct rondo_laun
 
 /* ---- what was planned before ---- */
 
+/* A launch as it is to be now: on the capture's lane, or the eager one (`record` NULL), with its buffers where they are exported. *plan
+ * has its arguments. */
+static struct rondo_launch renew(struct rondoComm *comm, struct rondo_capture_record *record,
+                                 const struct rondo_prepared_launch *prepared, struct rondo_plan_launch *plan)
+{
+    struct rondo_launch launch = prepared->eager;
+    memcpy(&plan->args, launch.args, launch.args_bytes);
+    const uint32_t what = plan->args.lane.what;
+    plan->messages = prepared->messages;
+    plan->direct = prepared->direct;
+    rondo_launch_on_lane(comm, record, plan);
+    plan->args.lane.what = what;
+    if (plan->direct)
+        place_all(comm, record, plan);
+    launch.args = &plan->args;
+    return launch;
+}
+
 /* The end is recorded every time, which is the dearest thing here beside the launch: who comes on another stream later has no other
  * hold on this one, which may be destroyed, or capture, by then. */
 static rondoResult_t prepared_eager(const struct rondo_prepared *prepared, struct CUstream_st *stream, uint64_t id)
 {
     struct rondoComm *comm = prepared->comm;
+    struct rondo_plan_launch plan;
     rondoResult_t result = rondoSuccess;
     unsigned launched = 0;
     RONDO_TRY(eager_begin(comm, stream, id));
     while (launched < prepared->count && result == rondoSuccess) {
-        struct rondo_launch launch = prepared->launches[launched].eager;
+        const struct rondo_prepared_launch *kept = &prepared->launches[launched];
+        struct rondo_launch launch = kept->direct ? renew(comm, NULL, kept, &plan) : kept->eager;
         launch.stream = stream;
         result = comm->ops->launch(comm->device, &launch);
         launched += result == rondoSuccess;
@@ -267,16 +287,7 @@ static rondoResult_t prepared_captured(const struct rondo_prepared *prepared, st
     RONDO_TRY(comm->ops->stream_capture(comm->device, stream, &capture));
     RONDO_TRY(rondo_capture_begin(comm, stream, &capture, &record));
     for (size_t i = 0; i < prepared->count; i++) {
-        struct rondo_launch launch = prepared->launches[i].eager;
-        memcpy(&plan.args, launch.args, launch.args_bytes);
-        const uint32_t what = plan.args.lane.what;
-        plan.messages = prepared->launches[i].messages;
-        plan.direct = prepared->launches[i].direct;
-        rondo_launch_on_lane(comm, record, &plan);
-        plan.args.lane.what = what;
-        if (plan.direct)
-            place_all(comm, record, &plan);
-        launch.args = &plan.args;
+        struct rondo_launch launch = renew(comm, record, &prepared->launches[i], &plan);
         launch.stream = stream;
         RONDO_TRY(comm->ops->launch(comm->device, &launch));
         last = launch.kernel;

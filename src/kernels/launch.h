@@ -48,7 +48,9 @@ RONDO_FN struct rondo_run rondo_launch_begin(const struct rondo_lane_args *lane,
 
 /* A large one lets it do so when it has heard from its peers, for it will come to its end then, whatever waits for a place. Until then
  * two launches of a lane, the one waiting for peers and the other for it, would take the place that those of other lanes and comms
- * need, for which the peers may wait: comm/limits.c sees to it that there is place for two lanes with one launch each. */
+ * need, for which the peers may wait: comm/limits.c sees to it that there is place for two lanes with one launch each.
+ *
+ * One thread of each block is enough to let it in, so none may do so that has not heard from all. */
 RONDO_FN bool rondo_launch_is_large(void)
 {
     return rondo_blocks() * rondo_threads() > RONDO_LARGE_LAUNCH_THREADS;
@@ -66,6 +68,14 @@ RONDO_FN void rondo_launch_heard(const struct rondo_run *run)
     if (rondo_launch_is_large())
         rondo_launch_early();
     rondo_trace_first(run);
+}
+
+/* The same for a block of which some threads hear from some peers only, or from nobody. */
+RONDO_FN void rondo_launch_heard_by_all(const struct rondo_run *run)
+{
+    if (rondo_launch_is_large())
+        rondo_barrier();
+    rondo_launch_heard(run);
 }
 
 /* The record of a launch begins: in one that has little to do, behind rondo_launch_check. */

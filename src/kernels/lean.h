@@ -107,7 +107,8 @@ RONDO_FN void rondo_lean_line(enum rondo_collective collective, enum rondo_dtype
             }
         }
     }
-    rondo_launch_heard(&run);
+    if (mine)
+        rondo_launch_heard(&run);
     rondo_launch_end(&run, 1);
 }
 
@@ -173,7 +174,7 @@ RONDO_FN void rondo_lean_reduce(enum rondo_dtype dtype, enum rondo_redop op, uns
     }
     if (rondo_block() == 0)
         rondo_tokens_take(&run, RONDO_TOKENS_OF_HALF);
-    rondo_launch_heard(&run);
+    rondo_launch_heard_by_all(&run);
     rondo_launch_end(&run, 1);
 }
 
@@ -211,7 +212,7 @@ RONDO_FN void rondo_lean_broadcast(unsigned element, unsigned ranks, const struc
         rondo_output(RONDO_BROADCAST, element, &run, root, i, line);
     if (rondo_block() == 0)
         rondo_tokens_take(&run, RONDO_TOKENS_OF_HALF);
-    rondo_launch_heard(&run);
+    rondo_launch_heard_by_all(&run);
     rondo_launch_end(&run, 1);
 }
 

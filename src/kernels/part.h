@@ -223,13 +223,15 @@ RONDO_FN void rondo_part_run(struct rondo_form form, const struct rondo_part *pa
         if (step - lag == steps - 1)
             rondo_last_step_send(run, steps);
         rondo_part_deliver(form, part, run, step - lag);
-        if (step == lag && !part->tokens)
+        if (step == lag && !part->tokens && form.any)
+            rondo_launch_heard_by_all(run); /* in any of its blocks, threads may have no line */
+        else if (step == lag && !part->tokens)
             rondo_launch_heard(run);
     }
     rondo_last_step_take(run, steps);
     if (part->tokens) {
         rondo_tokens_take(run, RONDO_TOKENS_OF_HALF);
-        rondo_launch_heard(run);
+        rondo_launch_heard_by_all(run);
     }
 }
 

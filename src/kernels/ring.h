@@ -10,7 +10,9 @@
  * No deadlock: a block waits for the same block of other ranks only. Rank i works on partial t at tick t + i, and on result t at tick
  * t + (ranks - 1) + its distance from the last rank; what a broadcast's root has for tick t is worked on at tick t + d by the rank d
  * places away, and so is what gatherers have. Whatever a rank waits for at a tick, another does at an earlier one: a chunk, one
- * tick before; that its former place was taken, DEPTH - 1 before at least. So the waits form no circle. */
+ * tick before; that its former place was taken, DEPTH - 1 before at least. So the waits form no circle.
+ *
+ * What a rank hears first does not say that all have come: a large launch (launch.h) lets the next one in at its end. */
 #ifndef RONDO_KERNELS_RING_H
 #define RONDO_KERNELS_RING_H
 
@@ -89,7 +91,7 @@ RONDO_FN void rondo_ring_partial(const struct rondo_ring_order *order, struct ro
     }
     run->dead = rondo_hop_reduce_any(run, &hop);
     if (me > 0 && t == 0)
-        rondo_launch_heard(run);
+        rondo_trace_first(run);
 }
 
 /* Result t, which concerns this rank, another one than the last. */
@@ -106,7 +108,7 @@ RONDO_FN void rondo_ring_result(const struct rondo_ring_order *order, struct ron
         hop.in = rondo_ring_stream(last, RONDO_RING_MOVES, t / parts, items / parts);
     run->dead = rondo_hop_move(*run, &hop);
     if (me == 0 && t == 0)
-        rondo_launch_heard(run);
+        rondo_trace_first(run);
 }
 
 /* How many ticks after the last rank has made a result this one gets it; 0: not at all, or at once. */
@@ -149,7 +151,7 @@ RONDO_FN void rondo_ring_broadcast(const struct rondo_ring_order *order, struct 
         rondo_ring_spread(order, run->lane->ranks, order->places[me], order->places[work->root], j, chunks, &hop);
         run->dead = rondo_hop_move(*run, &hop);
         if (j == 0 && me != work->root)
-            rondo_launch_heard(run);
+            rondo_trace_first(run);
     }
 }
 
@@ -193,7 +195,7 @@ RONDO_FN void rondo_ring_gather(const struct rondo_ring_order *order, struct ron
                 rondo_ring_gather_one(order, run, j, chunks, here + d);
         }
         if (j == 0)
-            rondo_launch_heard(run);
+            rondo_trace_first(run);
     }
 }
 

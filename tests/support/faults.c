@@ -37,7 +37,16 @@ static rondoResult_t mem_alloc(struct rondo_device *device, size_t bytes, enum r
                                struct rondo_mem *mem)
 {
     RONDO_TRY(next("an allocation"));
+    if (faults.in_memory)
+        faults.in_memory();
     return faults.no_alloc & 1u << kind ? fault("allocation", kind) : real->mem_alloc(device, bytes, kind, mem);
+}
+
+static void mem_free(struct rondo_device *device, struct rondo_mem *mem)
+{
+    if (faults.in_memory)
+        faults.in_memory();
+    real->mem_free(device, mem);
 }
 
 static rondoResult_t mem_export(struct rondo_device *device, const struct rondo_mem *mem,
@@ -269,6 +278,7 @@ static const struct rondo_device_ops *wrap(const struct rondo_device_ops *ops)
     real = ops;
     row = *ops;
     row.mem_alloc = mem_alloc;
+    row.mem_free = mem_free;
     row.mem_export = mem_export;
     row.mem_import = mem_import;
     row.mem_attach = mem_attach;

@@ -11,6 +11,7 @@ struct faults {
 
     bool no_attach;           /* device memory of another rank of this process cannot be used */
     unsigned map_delay_ms;    /* before each import and attach */
+    void (*in_memory)(void);  /* called within each allocation and each free of device memory; NULL: nothing is */
     unsigned hold_streams_ms; /* what Rondo's own streams are given runs so much later; host device only */
 
     /* Atomic, to be set at any time: */
