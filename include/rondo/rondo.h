@@ -266,7 +266,8 @@ RONDO_API rondoResult_t rondoCommAbort(rondoComm_t comm);
  * It holds for captures in which the comm has its first op (a grouped one: its group's end) after the call; a capture stays on
  * its lane to its end, and a body of a conditional node is a capture. All ranks call it alike. With RONDO_GRAPH_LANE_DEAL,
  * which is so at first, captures are dealt out: the n-th one, counted from 0 and from the last call, is on lane n modulo
- * graphLanes; captures that became void count. What runs at the same time must fit on the GPU together: two launches do whatever
+ * graphLanes; captures that became void count. A capture counts on the ranks that have an op of the comm in it: where some may have none
+ * (of messages between others), tell the lane of each. What runs at the same time must fit on the GPU together: two launches do whatever
  * they are, unless RONDO_THREADS is set; for more, lower maxCTAs (docs/decisions/0009). rondoInvalidArgument: no such lane. */
 RONDO_API rondoResult_t rondoCommSetGraphLane(rondoComm_t comm, int lane);
 
