@@ -118,17 +118,15 @@ RONDO_FN void rondo_direct_last(unsigned collective, enum rondo_dtype dtype, enu
             rondo_user_store(element, true, reached->recv[d], work->bytes, i, result);
 }
 
-/* Reductions, and broadcasts by shards: this rank makes its lines of all that it loads, and stores them for whom they are. All arrays
- * have constant places in them, or they would not be registers. */
-RONDO_FN void rondo_direct_shards(struct rondo_how how, unsigned collective, enum rondo_dtype dtype,
-                                  enum rondo_redop op, unsigned element, unsigned ranks, const struct rondo_run *run,
-                                  const struct rondo_reached *reached)
+/* This rank makes an extent's lines of all that it loads, and stores them for whom they are. All arrays have constant places in them, or
+ * they would not be registers. */
+RONDO_FN void rondo_direct_make(struct rondo_how how, unsigned collective, enum rondo_dtype dtype, enum rondo_redop op,
+                                unsigned element, unsigned ranks, const struct rondo_run *run,
+                                const struct rondo_direct_from *from, const struct rondo_reached *reached,
+                                struct rondo_extent e)
 {
     const struct rondo_work *work = run->work;
     const unsigned me = run->lane->rank, chunk = rondo_direct_chunk(how);
-    const struct rondo_direct_from from = rondo_direct_sources(collective, ranks, run, reached);
-    const struct rondo_extent e =
-        rondo_extent_of(work, rondo_owns_shards(collective) ? me * work->span : 0, work->span);
     RONDO_ROLLED
     for (uint64_t i0 = e.first; i0 < e.end; i0 += chunk * e.stride) {
         struct rondo_direct_lines lines;
@@ -136,14 +134,14 @@ RONDO_FN void rondo_direct_shards(struct rondo_how how, unsigned collective, enu
         if (!how.ranks || i0 + (chunk - 1) * e.stride >= e.whole) {
             RONDO_ROLLED
             for (uint64_t i = i0; i < e.end && i < i0 + chunk * e.stride; i += e.stride)
-                rondo_direct_last(collective, dtype, op, element, ranks, run, &from, reached, e.base + i);
+                rondo_direct_last(collective, dtype, op, element, ranks, run, from, reached, e.base + i);
             continue;
         }
         RONDO_UNROLL
-        for (unsigned r = 0; r < from.count; r++) {
+        for (unsigned r = 0; r < from->count; r++) {
             RONDO_UNROLL
             for (unsigned u = 0; u < chunk; u++)
-                lines.of[r * chunk + u] = rondo_whole_load(from.buffers[r], e.base + i0 + u * e.stride);
+                lines.of[r * chunk + u] = rondo_whole_load(from->buffers[r], e.base + i0 + u * e.stride);
         }
         RONDO_UNROLL
         for (unsigned u = 0; u < chunk; u++)
@@ -156,6 +154,39 @@ RONDO_FN void rondo_direct_shards(struct rondo_how how, unsigned collective, enu
             for (unsigned u = 0; u < chunk; u++)
                 rondo_whole_store(reached->recv[d], e.base + i0 + u * e.stride, results.of[u]);
         }
+    }
+}
+
+/* The root's shard of a rooted work is cut into a piece for each other rank: this rank's, which is not the root. Blocks have the lines that
+ * they have of shards. */
+RONDO_FN struct rondo_extent rondo_direct_piece(const struct rondo_work *work, unsigned me, unsigned ranks)
+{
+    const uint64_t stride = (uint64_t)work->channels * rondo_threads(), pieces = ranks - 1;
+    const uint64_t most = (work->span + pieces * stride - 1) / (pieces * stride) * stride;
+    const uint64_t at = rondo_slot(me, work->root) * most;
+    const uint64_t left = at < work->span ? work->span - at : 0;
+    return rondo_extent_of(work, work->root * work->span + at, left < most ? left : most);
+}
+
+/* Reductions, and broadcasts by shards. Of rooted ones among more than two ranks the root has no part: whatever it makes of others'
+ * buffers or for them crosses its link besides the message itself, which would then carry 2 (ranks - 1) / ranks of it, and not all of
+ * it once. */
+RONDO_FN void rondo_direct_shards(struct rondo_how how, unsigned collective, enum rondo_dtype dtype,
+                                  enum rondo_redop op, unsigned element, unsigned ranks, const struct rondo_run *run,
+                                  const struct rondo_reached *reached)
+{
+    const struct rondo_work *work = run->work;
+    const unsigned me = run->lane->rank;
+    const bool rooted = (collective == RONDO_REDUCE || collective == RONDO_BROADCAST) && ranks > 2;
+    const struct rondo_direct_from from = rondo_direct_sources(collective, ranks, run, reached);
+    struct rondo_extent e = rondo_extent_of(work, rondo_owns_shards(collective) ? me * work->span : 0, work->span);
+    if (rooted && me == work->root)
+        return;
+    RONDO_ROLLED
+    for (unsigned i = 0; i < (rooted ? 2 : 1); i++) {
+        if (i == 1)
+            e = rondo_direct_piece(work, me, ranks);
+        rondo_direct_make(how, collective, dtype, op, element, ranks, run, &from, reached, e);
     }
 }
 
@@ -238,8 +269,8 @@ RONDO_FN void rondo_direct_gather(struct rondo_how how, unsigned element, unsign
                         (const char *)work->send, to);
 }
 
-/* A broadcast between two: the root's stores cross the link at 357 GB/s, its peer's loads at 329. Among more, by shards: then the root
- * sends each line once. The root keeps its message too, where it is to be in another place. */
+/* A broadcast between two: the root's stores cross the link at 357 GB/s, its peer's loads at 329. Among more, by shards, which the others
+ * load: then the root sends each line once. The root keeps its message too, where it is to be in another place. */
 RONDO_FN void rondo_direct_broadcast(struct rondo_how how, unsigned element, unsigned ranks,
                                      const struct rondo_run *run, const struct rondo_reached *reached)
 {
