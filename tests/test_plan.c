@@ -1,6 +1,7 @@
 /* Plans as pure data: no device, no comm. */
 #include "comm/lane.h"
 #include "comm/limits.h"
+#include "enqueue/why.h"
 #include "plan/plan.h"
 
 #include "kernels/instances.h"
@@ -358,6 +359,45 @@ Test(plan, prefers_one_shot_for_small_messages_and_two_ranks)
 }
 
 /* What GPUs have by default; the bound is for 4 ranks. */
+/* As docs/eight-gpus.md has it. */
+Test(plan, goes_by_two_shot_from_smaller_sizes_on_the_more_ranks_there_are)
+{
+    uint64_t before = UINT64_MAX;
+    for (unsigned ranks = 2; ranks <= RONDO_MAX_RANKS; ranks++) {
+        const struct rondo_limits limits = gpu_limits(ranks);
+        const uint64_t from = limits.two_shot_from[RONDO_ALL_REDUCE];
+        cr_expect(from < before && from > 1024, "%u ranks: %llu", ranks, (unsigned long long)from);
+        before = from;
+    }
+    cr_expect_eq(gpu_limits(4).two_shot_from[RONDO_ALL_REDUCE], 511000 * 4 / (3 * 2) + 1);
+    cr_expect_eq(gpu_limits(6).two_shot_from[RONDO_BROADCAST], 630000 * 6 / (5 * 4) + 1);
+    cr_expect_eq(gpu_limits(8).two_shot_from[RONDO_REDUCE], 749000 * 8 / (7 * 6) + 1);
+}
+
+/* What is said of the sizes from which on something is used. */
+static bool says(const struct rondo_limits *limits, const char *text)
+{
+    const struct rondo_task task = task_of(1000, RONDO_F32);
+    struct rondo_plan_launch launch;
+    char why[256];
+    plan_next(limits, &task, 1, &launch);
+    rondo_why(limits, work_of(&launch, 0), launch.threads, why, sizeof why);
+    return strstr(why, text) != NULL;
+}
+
+Test(plan, is_told_with_where_sizes_come_from)
+{
+    struct rondo_limits limits = gpu_limits(2);
+    cr_expect(says(&limits, "one-shot, two-shot from 4194305 (built in, measured)"));
+    limits = gpu_limits(8);
+    cr_expect(says(&limits, "one-shot, two-shot from 142667 (built in, reckoned)"));
+    limits.tuned[RONDO_ALL_REDUCE] = 1 << RONDO_TUNE_TWO_SHOT;
+    cr_expect(says(&limits, "one-shot, two-shot from 142667 (table)"));
+    limits = gpu_limits(8);
+    limits.line_bytes = 8; /* the host device */
+    cr_expect(says(&limits, "one-shot, two-shot from 142667 (built in); "));
+}
+
 Test(plan, has_room_in_64_mebibytes_on_up_to_four_gpus)
 {
     for (unsigned ranks = 2; ranks <= 4; ranks++) {

@@ -59,7 +59,7 @@ static size_t boundaries(const struct rondo_limits *limits, size_t *at)
     at[n++] = 3 * two;
     at[n++] = half * line;
     if (ranks > 2)
-        at[n++] = 420000 * ranks / ((ranks - 1) * (ranks - 2)); /* plan/choose.c */
+        at[n++] = limits->two_shot_from[RONDO_ALL_REDUCE];
     return n;
 }
 

@@ -18,13 +18,25 @@ static void set_fifos(struct rondo_limits *limits)
 
 /* Two-shot pays a second trip over the link; one-shot sends (n-1) - 2(n-1)/n times the message more: in an all-reduce all
  * ranks do, in a broadcast the root does, in a reduce it receives so much more. They cost the same where trip * bandwidth bytes
- * equal that surplus: 280 KB for 4 ranks, 80 KB for 8. With 2 ranks there is no surplus, but each rank loads and reduces all: of 4 MiB in
- * 17.0 us and two-shot in 19.5, of 8 MiB in 39.5 and 30.2 (two H200s). */
+ * equal that surplus: 341 KB for 4 ranks, 142 KB for 8. With 2 ranks there is no surplus, but each rank loads and reduces all: of 4 MiB in
+ * 17.0 us and two-shot in 19.5, of 8 MiB in 39.5 and 30.2 (two H200s).
+ *
+ * The trip takes 0.78 us between two H200s and 1.46 among four; for more ranks it is taken to grow so with each doubling
+ * (docs/eight-gpus.md). */
+static uint64_t trip_bytes(unsigned ranks)
+{
+    enum { OF_TWO = 273 * 1000, FOR_A_DOUBLING = 238 * 1000 }; /* at 350 GB/s */
+    uint64_t half = 1;
+    uint64_t bytes = OF_TWO;
+    for (; 4 * half <= ranks; half *= 2)
+        bytes += FOR_A_DOUBLING;
+    return bytes + FOR_A_DOUBLING * (ranks - 2 * half) / (2 * half);
+}
+
 void rondo_limits_preset(struct rondo_limits *limits)
 {
-    enum { TRIP_BYTES = 420 * 1000 }; /* 1.2 us at 350 GB/s */
     const uint64_t n = limits->ranks;
-    const uint64_t most = n <= 2 ? 4u << 20 : TRIP_BYTES * n / ((n - 1) * (n - 2));
+    const uint64_t most = n <= 2 ? 4u << 20 : trip_bytes(limits->ranks) * n / ((n - 1) * (n - 2));
     for (unsigned c = 0; c < RONDO_COLLECTIVE_COUNT; c++)
         limits->two_shot_from[c] = most + 1;
 }

@@ -42,13 +42,25 @@ static void add_size(struct text *text, uint64_t size)
     add(text, "%llu%s", (unsigned long long)size, (char[]){units[unit], 0});
 }
 
+/* Where a size comes from. What is built in for GPUs was measured between two; for more ranks, and of rings, it is reckoned
+ * (docs/eight-gpus.md). */
+static const char *source(const struct rondo_limits *limits, unsigned collective, enum rondo_tune_key key)
+{
+    enum { LINE_OF_GPUS = 16 };
+    if (limits->tuned[collective] >> key & 1)
+        return "table";
+    if (limits->line_bytes != LINE_OF_GPUS)
+        return "built in";
+    return limits->ranks == 2 && key != RONDO_TUNE_RING ? "built in, measured" : "built in, reckoned";
+}
+
 /* "from 64K (table)" */
 static void add_threshold(struct text *text, const struct rondo_limits *limits, unsigned collective,
                           enum rondo_tune_key key, uint64_t from)
 {
     add(text, from == UINT64_MAX ? "" : "from ");
     add_size(text, from);
-    add(text, limits->tuned[collective] >> key & 1 ? " (table)" : " (built in)");
+    add(text, " (%s)", source(limits, collective, key));
 }
 
 /* Whether it goes round the ring, and the word for it. */
