@@ -127,9 +127,9 @@ static bool take(struct rondo_copy *copy, bool refuses, bool *takes)
     if (number == taken)
         return false;
     __atomic_store_n(&copy->taken, number, __ATOMIC_RELAXED);
-    *takes = !refuses && __atomic_load_n(&copy->withdrawn, __ATOMIC_ACQUIRE) != number; /* rondo_copy_withdraw */
+    *takes = !refuses && __atomic_load_n(&copy->withdrawn, __ATOMIC_ACQUIRE) != number; /* rondo_copy_await */
     if (!*takes)
-        __atomic_store_n(&copy->refused, number, __ATOMIC_RELEASE); /* rondo_copy_withdraw */
+        __atomic_store_n(&copy->refused, number, __ATOMIC_RELEASE); /* rondo_copy_let_go */
     return true;
 }
 
@@ -144,7 +144,7 @@ static rondoResult_t copy_for(struct rondo_mover *mover, struct copy_way *way, u
     rondoResult_t result =
         mover->ops->copier_copy(way->copier, to, from, __atomic_load_n(&copy->bytes, __ATOMIC_RELAXED));
     if (result != rondoSuccess) {
-        __atomic_store_n(&copy->refused, number, __ATOMIC_RELEASE); /* rondo_copy_withdraw */
+        __atomic_store_n(&copy->refused, number, __ATOMIC_RELEASE); /* rondo_copy_let_go */
         return result;
     }
     __atomic_fetch_add(&mover->copies, 1, __ATOMIC_RELAXED); /* before anyone can know that it is done */
