@@ -2,13 +2,14 @@
  * after a launch has come back. And what a mover does with single requests. */
 #include "comm/comm.h"
 #include "common/clock.h"
-#include "kernels/copies.h"
+#include "kernels/copy.h"
 #include "support/copied.h"
 #include "support/faults.h"
 #include "support/holdings.h"
 #include "transport/mover.h"
 
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -152,6 +153,61 @@ Test(copies_ends, by_an_abort_come_after_copies_that_were_begun)
     const struct rig_options options = {.ranks = rig_ranks(3), .no_comm = true, .apart = true};
     cr_assert_eq(rig_run(&options, held_works), 0);
     cr_assert_eq(rig_run(&options, held_messages), 0);
+}
+
+/* Fault: a launch that died withdrew its requests one after the other, and waited for each as long as for all. Who ended its comm did not wait
+ * for so long, and left the comm's memory for good. */
+static void *abort_it(void *rig)
+{
+    rondoCommAbort(((struct rig *)rig)->comm);
+    return NULL;
+}
+
+static int withdrawn_at_once(struct rig *rig)
+{
+    struct item item = item_of(ITEM_ALL_GATHER);
+    struct holdings before;
+    pthread_t thread;
+    copied_begin(rig);
+    if (begin(rig, &item, &before))
+        return 1;
+    const struct rondo_copy *asked = rig->comm->anchor->copies.host; /* of the eager lane, which is the first */
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
+    __atomic_store_n(&faults.stalled, rig->rank == 0, __ATOMIC_SEQ_CST);
+    const uint64_t copies = copied_count(rig);
+    RIG_OK(item_issue(&item, rig, rig->comm, rig->stream));
+    if (rig->rank == 0) {
+        uint64_t first = 0, last = 0;
+        while (copied_count(rig) != copies + (unsigned)rig->ranks - 1)
+            usleep(1000);
+        RIG_CHECK(pthread_create(&thread, NULL, abort_it, rig) == 0, "no thread");
+        for (int count = 0; count < rig->ranks - 1; usleep(100)) { /* the engines hold the abort up */
+            count = 0;
+            for (int p = 0; p < rig->ranks; p++)
+                count += __atomic_load_n(&asked[p].withdrawn, __ATOMIC_ACQUIRE) != 0;
+            last = rondo_now_ns();
+            first = first || !count ? first : last;
+        }
+        __atomic_store_n(&faults.stalled, 0, __ATOMIC_SEQ_CST);
+        pthread_join(thread, NULL);
+        RIG_CHECK((last - first) / 1000000 < RONDO_COPY_GRACE_NS / 1000000 * (uint64_t)(rig->ranks - 3),
+                  "from the first to the last it took %d ms", (int)((last - first) / 1000000));
+    } else {
+        RIG_CHECK(await_error(rig, 5000) == rondoRemoteError, "another error");
+        RIG_OK(rondoCommDestroy(rig->comm));
+    }
+    rig->machine->stream_sync(rig->stream);
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
+    item_free(&item, rig);
+    copied_end(rig);
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
+    return nothing_more(rig, &before);
+}
+
+Test(copies_ends, by_an_abort_withdraw_all_at_once)
+{
+    const struct rig_options options = {.ranks = rig_ranks(5), .no_comm = true, .apart = true};
+    cr_assert_eq(rig_run(&options, withdrawn_at_once), 0);
 }
 
 /* ---- engines that stand still, or fail ---- */

@@ -70,6 +70,7 @@ static void set_limits(struct rondo_making *m)
     }
     limits->kernel_threads = limits->lean_threads = limits->max_threads;
     limits->max_per_thread = 1u << 20;
+    limits->large = RONDO_LARGE_LAUNCH_THREADS;
     if (limits->max_threads > 1)
         rondo_limits_share(limits, (unsigned)processors);
     limits->forced_algo = forced_algo();

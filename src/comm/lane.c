@@ -241,6 +241,7 @@ rondoResult_t rondo_lanes_open(const struct rondo_anchor *anchor, const struct r
         lane->bulk_at = l.bulk_at;
         lane->rank = (uint16_t)rank;
         lane->ranks = (uint16_t)ranks;
+        lane->large = (uint16_t)limits->large;
         lanes[i].fifos = (struct rondo_fifo_args){
             .positions = positions_at(anchor, ranks, i),
             .fifos_at = l.fifos_at,

@@ -42,13 +42,14 @@ void rondo_limits_preset(struct rondo_limits *limits)
 }
 
 /* Each with all registers that its kernel may have: an eager one and a replay, or those of two comms. Else each rank might run another
- * one first, and all would wait for ever. A step has as many lines as with full blocks. On two H200s, where this gives 128 blocks 256
+ * one first, and all would wait for ever. Launches that let the next one in at once come in pairs: two of these are to fit as well. A step has as many lines as with full blocks. On two H200s, where this gives 128 blocks 256
  * threads (lean ones 512), all-reduce of 2 MiB takes 10.6 us, with 512 9.7; of 4 MiB 17.0 and 16.4, of 8 MiB 30.4 and 29.8. */
 void rondo_limits_share(struct rondo_limits *limits, unsigned processors)
 {
     enum { FEWEST = 64, LINES = 4 };
     const unsigned full = limits->max_threads;
     limits->room = processors * RONDO_MAX_THREADS / 2;
+    limits->large = limits->room / 2 < RONDO_LARGE_LAUNCH_THREADS ? limits->room / 2 : RONDO_LARGE_LAUNCH_THREADS;
     while (limits->max_threads > FEWEST && limits->max_threads * limits->max_channels > limits->room)
         limits->max_threads /= 2;
     limits->max_per_thread = LINES * full / limits->max_threads;

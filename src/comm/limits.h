@@ -35,7 +35,8 @@ struct rondo_limits {
     unsigned max_threads;    /* of a block, unless somebody says otherwise */
     unsigned lean_threads;   /* the same in kernels that take half the registers */
     unsigned kernel_threads; /* of a block, whatever is said */
-    unsigned room; /* threads of a launch that leave room for another one like it on the device; 0: any number */
+    unsigned room;  /* threads of a launch that leave room for another one like it on the device; 0: any number */
+    unsigned large; /* a launch of more threads lets the next one in late: kernels/launch.h */
     unsigned max_per_thread; /* lines of a slot that one thread handles in one step */
     uint32_t half_lines;     /* of a mailbox half */
     uint32_t bulk_lines;     /* of a bulk half */
@@ -65,7 +66,7 @@ struct rondo_limits {
 /* Sets two_shot_from to what is built in, for `ranks` ranks. */
 void rondo_limits_preset(struct rondo_limits *limits);
 
-/* Sets room and lean_threads, lowers max_threads, and raises max_per_thread as much, so that two launches of most blocks fit on a device
+/* Sets room, large and lean_threads, lowers max_threads, and raises max_per_thread as much, so that two launches of most blocks fit on a device
  * of so many multiprocessors together. */
 void rondo_limits_share(struct rondo_limits *limits, unsigned processors);
 

@@ -114,6 +114,13 @@ RONDO_FN void rondo_copied_step(struct rondo_run *run, const struct rondo_reache
         if (tells && !run->dead)
             rondo_copied_token(run, p);
     }
+    if (!run->dead)
+        return;
+    const uint64_t died = rondo_clock_ns(); /* all are withdrawn before any is waited for */
+    RONDO_ROLLED
+    for (unsigned d = 1 + rondo_thread(); d < lane->ranks; d += rondo_threads())
+        if (asked >> d & 1)
+            rondo_copy_let_go(lane, rondo_peer_after(lane->rank, d, lane->ranks), died);
 }
 
 /* A broadcast's root says that this rank has its part. */

@@ -14,7 +14,7 @@
 
 enum {
     RONDO_COPY_GRACE_NS = 250000000
-}; /* for withdrawn copies. Who tears a comm down waits for its kernels twice as long */
+}; /* for all withdrawn copies of a launch. Who tears a comm down waits for its kernels twice as long */
 
 /* One thread asks, on behalf of its block. The launch shows as busy: it will take as long as a copy, and who ends the comm must know. */
 RONDO_CALL void rondo_copy_ask(const struct rondo_lane_args *lane, unsigned peer, void *to, const void *from,
@@ -32,23 +32,23 @@ RONDO_CALL void rondo_copy_ask(const struct rondo_lane_args *lane, unsigned peer
     rondo_word_store(&copy->number, number);
 }
 
-/* The request is not wanted any more: until it has its end. The place of a block beyond the channels, which cannot show that it is busy, might be
- * freed meanwhile. */
-RONDO_CALL void rondo_copy_withdraw(const struct rondo_lane_args *lane, unsigned peer, uint32_t number)
+/* Waits until a withdrawn request has its end; `since`: when the launch died. The place of a block beyond the channels, which cannot show
+ * that it is busy, might be freed meanwhile. */
+RONDO_CALL void rondo_copy_let_go(const struct rondo_lane_args *lane, unsigned peer, uint64_t since)
 {
     struct rondo_copies *copies = lane->copies;
     struct rondo_copy *copy = &copies->asked[peer];
-    const uint64_t start = rondo_clock_ns();
-    rondo_word_store(&copy->withdrawn, number);
+    const uint32_t number = rondo_word_load(&copies->numbers[peer]);
     for (unsigned spins = 1;
          rondo_block() < RONDO_MAX_CHANNELS && rondo_word_load(&copy->done) != number &&
-         rondo_word_load(&copy->refused) != number && rondo_clock_ns() - start < RONDO_COPY_GRACE_NS;
+         rondo_word_load(&copy->refused) != number && rondo_clock_ns() - since < RONDO_COPY_GRACE_NS;
          spins++)
         rondo_pause(spins);
+    rondo_fence();
 }
 
-/* The thread that asked waits for the end of its last request to a peer. Whether the launch is dead; if it was (`dead`), the request
- * is withdrawn at once. */
+/* The thread that asked waits for the end of its last request to a peer. Whether the launch is dead; then the request is withdrawn, if
+ * it was before (`dead`) at once, and is to be let go. */
 RONDO_CALL bool rondo_copy_await(const struct rondo_lane_args *lane, const struct rondo_work *work, uint32_t epoch,
                                  unsigned peer, bool dead)
 {
@@ -62,7 +62,7 @@ RONDO_CALL bool rondo_copy_await(const struct rondo_lane_args *lane, const struc
         dead = since == RONDO_WAIT_OVER;
     }
     if (dead)
-        rondo_copy_withdraw(lane, peer, number);
+        rondo_word_store(&lane->copies->asked[peer].withdrawn, number);
     rondo_fence();
     return dead;
 }

@@ -51,21 +51,21 @@ RONDO_FN struct rondo_run rondo_launch_begin(const struct rondo_lane_args *lane,
  * need, for which the peers may wait: comm/limits.c sees to it that there is place for two lanes with one launch each.
  *
  * One thread of each block is enough to let it in, so none may do so that has not heard from all. */
-RONDO_FN bool rondo_launch_is_large(void)
+RONDO_FN bool rondo_launch_is_large(const struct rondo_lane_args *lane)
 {
-    return rondo_blocks() * rondo_threads() > RONDO_LARGE_LAUNCH_THREADS;
+    return rondo_blocks() * rondo_threads() > lane->large;
 }
 
 RONDO_FN struct rondo_run rondo_launch_begin_any(const struct rondo_lane_args *lane, const struct rondo_work *work)
 {
-    if (!rondo_launch_is_large())
+    if (!rondo_launch_is_large(lane))
         rondo_launch_early();
     return rondo_launch_open(lane, work);
 }
 
 RONDO_FN void rondo_launch_heard(const struct rondo_run *run)
 {
-    if (rondo_launch_is_large())
+    if (rondo_launch_is_large(run->lane))
         rondo_launch_early();
     rondo_trace_first(run);
 }
@@ -73,7 +73,7 @@ RONDO_FN void rondo_launch_heard(const struct rondo_run *run)
 /* The same for a block of which some threads hear from some peers only, or from nobody. */
 RONDO_FN void rondo_launch_heard_by_all(const struct rondo_run *run)
 {
-    if (rondo_launch_is_large())
+    if (rondo_launch_is_large(run->lane))
         rondo_barrier();
     rondo_launch_heard(run);
 }

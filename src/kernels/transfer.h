@@ -81,6 +81,8 @@ RONDO_CALL bool rondo_message_copy(const struct rondo_lane_args *lane, const str
     if (rondo_thread() == 0 && !dead) {
         rondo_copy_ask(lane, peer, to, from, t->bytes);
         dead = rondo_copy_await(lane, NULL, run->epoch, peer, false);
+        if (dead)
+            rondo_copy_let_go(lane, peer, rondo_clock_ns());
     }
     return rondo_barrier_any(dead);
 }

@@ -7,11 +7,12 @@
 #include <stdint.h>
 
 enum {
-    RONDO_MAX_CHANNELS = 128,           /* thread blocks of a launch that run exchanges */
-    RONDO_MAX_THREADS = 512,            /* threads of a block */
-    RONDO_MAX_REGISTERS = 128,          /* of a thread: all that a multiprocessor has, for that many threads */
-    RONDO_LEAN_REGISTERS = 64,          /* of a thread of a lean kernel, so that it leaves half of them */
-    RONDO_LARGE_LAUNCH_THREADS = 16384, /* a launch of more in all is large: see kernels/launch.h */
+    RONDO_MAX_CHANNELS = 128,  /* thread blocks of a launch that run exchanges */
+    RONDO_MAX_THREADS = 512,   /* threads of a block */
+    RONDO_MAX_REGISTERS = 128, /* of a thread: all that a multiprocessor has, for that many threads */
+    RONDO_LEAN_REGISTERS = 64, /* of a thread of a lean kernel, so that it leaves half of them */
+    RONDO_LARGE_LAUNCH_THREADS =
+        16384,               /* a launch of more in all is large, whatever the device: see kernels/launch.h */
     RONDO_ARG_PEERS = 8,     /* peers whose mailboxes are named in the arguments; beyond it a table in memory is read */
     RONDO_BATCH_WORKS = 200, /* most works of a launch: their numbers are bytes, and they leave room for transfers */
     RONDO_SMALL_BYTES = 1024,  /* arguments of a launch of transfers alone */
@@ -132,6 +133,7 @@ struct rondo_lane_args {
     uint32_t bulk_lines;           /* and of one bulk half */
     uint16_t rank, ranks;
     uint16_t graph;                  /* number of the comm's capture that the launch is of, for reports; 0: of none */
+    uint16_t large;                  /* a launch of more threads is large: see launch.h */
     struct rondo_trace_entry *trace; /* own, device memory: the lane's ring; NULL: launches leave no records */
     uint32_t trace_mask;             /* entries of the ring less 1: they are a power of two */
     uint32_t what;                   /* by which the host knows what the launch is; 0 where there is no trace */

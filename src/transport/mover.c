@@ -125,7 +125,7 @@ static rondoResult_t serve(struct way *way, const struct rondo_device_ops *ops, 
 static void refuse(struct rondo_copy *copy)
 {
     const uint32_t number = __atomic_load_n(&copy->taken, __ATOMIC_RELAXED);
-    __atomic_store_n(&copy->refused, number, __ATOMIC_RELEASE); /* rondo_copy_withdraw */
+    __atomic_store_n(&copy->refused, number, __ATOMIC_RELEASE); /* rondo_copy_let_go */
 }
 
 /* Looks for a request that is new, and whether it can be begun: it cannot if it was withdrawn, or nothing is copied any more; then who
@@ -136,7 +136,7 @@ static bool take(struct rondo_copy *copy, bool refuses, bool busy)
     if (number == __atomic_load_n(&copy->taken, __ATOMIC_RELAXED))
         return false;
     const bool begins =
-        !refuses && __atomic_load_n(&copy->withdrawn, __ATOMIC_ACQUIRE) != number; /* rondo_copy_withdraw */
+        !refuses && __atomic_load_n(&copy->withdrawn, __ATOMIC_ACQUIRE) != number; /* rondo_copy_await */
     if (begins && busy)
         return false;
     __atomic_store_n(&copy->taken, number, __ATOMIC_RELAXED);
@@ -172,7 +172,7 @@ static rondoResult_t end_copy(struct rondo_mover *mover, struct copy_way *way)
     way->copy = NULL;
     if (result == rondoSuccess)
         __atomic_store_n(&copy->done, __atomic_load_n(&copy->taken, __ATOMIC_RELAXED),
-                         __ATOMIC_RELEASE); /* rondo_copy_await, rondo_copy_withdraw */
+                         __ATOMIC_RELEASE); /* rondo_copy_await, rondo_copy_let_go */
     else
         refuse(copy);
     return result;
