@@ -87,8 +87,8 @@ static int differ_in_replays(struct rig *rig)
 Test(check, names_the_ranks_that_run_different_ops_and_both_ops, .timeout = 100)
 {
     setenv("RONDO_CHECK", "1", 1);
-    cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2), .no_comm = true}, differ_eagerly), 0);
-    cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2), .no_comm = true}, differ_in_replays), 0);
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks_most(2), .no_comm = true}, differ_eagerly), 0);
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks_most(2), .no_comm = true}, differ_in_replays), 0);
 }
 
 static int every_op(struct rig *rig)

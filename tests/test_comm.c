@@ -40,7 +40,7 @@ static int rigs_end(struct rig *rigs, int count)
 
 static int init_all(struct rig *rig)
 {
-    const int ranks = rig_ranks(4);
+    const int ranks = rig_ranks_most(4);
     int devices[4], value;
     rondoComm_t comms[4];
     struct rig rigs[4];
@@ -775,7 +775,7 @@ Test(comm, lives_beside_others_in_one_thread_with_launches_in_any_order)
 static int together_alone(struct rig *rig)
 {
     struct rig rigs[6];
-    const int ranks = rig_ranks(3);
+    const int ranks = rig_ranks_most(3);
     rigs_make(rig, rigs, ranks, 0, ranks);
     rigs_make(rig, rigs + ranks, ranks, 0, ranks);
     RIG_OK(rondoGroupStart()); /* two comms of three ranks each, by one thread */

@@ -237,11 +237,11 @@ Test(path_fallbacks, replace_pointers_within_a_process)
     const struct way way = {.tail = "SHM/direct/direct", .layout = RIG_THREADS};
     way_set(&way);
     log_begin();
-    cr_assert_eq(
-        rig_run(&(struct rig_options){.ranks = rig_ranks(2), .layout = RIG_THREADS, .no_comm = true}, has_no_pointers),
-        0);
-    cr_expect(log_has_paths(&way, rig_ranks(2)));
-    cr_expect_eq(log_count_with(" WARN "), rig_ranks(2)); /* by each that cannot */
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks_most(2), .layout = RIG_THREADS, .no_comm = true},
+                         has_no_pointers),
+                 0);
+    cr_expect(log_has_paths(&way, rig_ranks_most(2)));
+    cr_expect_eq(log_count_with(" WARN "), rig_ranks_most(2)); /* by each that cannot */
     log_end();
 }
 

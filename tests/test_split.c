@@ -125,7 +125,7 @@ Test(split, may_be_several_in_a_group)
 /* All ranks of the parent are one thread's. */
 static int by_one_thread(struct rig *rig)
 {
-    const int ranks = rig_ranks(4);
+    const int ranks = rig_ranks_most(4);
     rondoComm_t parents[4];
     struct rig rigs[4];
     RIG_OK(rondoCommInitAll(parents, ranks, NULL));

@@ -342,7 +342,7 @@ static int late(struct rig *rig)
 Test(trace, has_the_first_of_several_messages)
 {
     setenv("RONDO_TRACE", "16", 1);
-    cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2), .no_comm = true}, late), 0);
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks_most(2), .no_comm = true}, late), 0);
 }
 
 static int wraps(struct rig *rig)

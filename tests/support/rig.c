@@ -42,16 +42,22 @@ bool rig_on_host(void)
     return gpus() == 0;
 }
 
-int rig_ranks(int wanted)
+int rig_ranks_most(int wanted)
 {
     const char *more = getenv("RONDO_TEST_RANKS"); /* several on a GPU, with RONDO_SHARED_DEVICE=1 */
     const int have = more ? atoi(more) : gpus();
     return have && have < wanted ? have : wanted;
 }
 
+int rig_ranks(int wanted)
+{
+    const char *least = getenv("RONDO_TEST_RANKS_LEAST");
+    return rig_ranks_most(least && atoi(least) > wanted ? atoi(least) : wanted);
+}
+
 bool rig_runs_with(int ranks)
 {
-    return rig_ranks(ranks) == ranks && (!RIG_SLOW || ranks == 2 || ranks == 5);
+    return rig_ranks_most(ranks) == ranks && (!RIG_SLOW || ranks == 2 || ranks == 5);
 }
 
 int rig_barrier(struct rig *rig)

@@ -60,8 +60,12 @@ struct rig_options {
 /* Runs the body, a function of the test program, on all ranks. How many failed; 200 s at most. */
 int rig_run(const struct rig_options *options, rig_body body);
 
-/* The most ranks that tests should use on this machine, at most `wanted`. */
+/* The ranks that a test which runs with any number, from `wanted` on, should use: RONDO_TEST_RANKS_LEAST or `wanted`, whichever is more, but no
+ * more than the machine has. */
 int rig_ranks(int wanted);
+
+/* The same for a test whose ranks have parts of their own: at most `wanted`. */
+int rig_ranks_most(int wanted);
 
 /* Whether tests that run over many numbers of ranks run with this one: those that the machine has, two under
  * ThreadSanitizer. */
