@@ -263,6 +263,8 @@ static int dying(struct rig *rig)
         return 1;
     RIG_OK(rondoCommDestroy(caller.old));
     said[rig->rank] = 1;
+    for (int i = 0; i < 30000 && !__atomic_load_n(&said[3], __ATOMIC_ACQUIRE); i++)
+        usleep(1000); /* the id's root is rank 0's, and rank 3 may not have come yet */
     return 0;
 }
 
