@@ -1,6 +1,7 @@
 """How long a replayed op takes on n H200s: a sum of few terms, fitted on what was measured on 2. tools/model makes tables of it.
 
-All times are us, sizes bytes, rates bytes/us (1000 of them are 1 GB/s). `ranks` is how many GPUs, a *flow* what one rank has for another.
+All times are us, sizes bytes, rates bytes/us (1000 of them are 1 GB/s). `ranks` is how many GPUs, a *flow* what one rank has for
+another.
 """
 import json
 import math
@@ -33,7 +34,6 @@ LEAST_FAN = 2.74 - 2.53
 
 LINE, BLOCKS, THREADS, LEAN_THREADS, PER_THREAD, HALF = 16, 128, 256, 512, 8, 8 * M // 16
 SHARDED = ("all_reduce", "reduce", "broadcast")
-PARTS = ("all_gather", "reduce_scatter", "all_to_all")
 MESSAGES = ("send_recv", "gather", "scatter")
 
 
@@ -139,7 +139,7 @@ def rooted_terms(plan, case="expected"):
     two: hearing all tokens, or the busy rank's lines and the launch itself."""
     n, doublings = plan.ranks, doublings_of(plan.ranks, case)
     hear = {"start": 1, "wide": math.log2(plan.blocks) * (1 + doublings), "fan": doublings}
-    send = {"pipe": 1, "1/link": plan.bytes() / crowd("stores", n, case), **({"general": 1} if plan.way == "lines" else {})}
+    send = {"pipe": 1, "general": plan.way == "lines", "1/link": plan.bytes() / crowd("stores", n, case)}
     return hear, send
 
 
@@ -206,7 +206,7 @@ def message_terms(op, ranks, size):
     return {**start, "general": 1, "1/fifo": carried * 32 / min(32, channels * peers)}
 
 
-# Large stores by few blocks: all-gather of 256 MiB between 2, of the result file's time with 32 blocks (2026-11-30-h200x2-direct.txt).
+# Large stores by few blocks: all-gather of 256 MiB between 2, over the rate of 32 (2026-11-30-h200x2-direct.txt).
 BLOCKS_RATE = {32: 1.0, 16: 393.2 / 430.2, 8: 393.2 / 650.2}
 
 
@@ -346,5 +346,6 @@ class Model:
                         factors = {"fan": shots * math.log2(plan.ranks / 2), "1/link": plan.bytes() / crowd("stores", plan.ranks),
                                    "wide": math.log2(plan.blocks) * (1 + shots * math.log2(plan.ranks / 2))}
                         sums.append(dot(self.parameters, factors))
+                    # and its figure for 2 has that of its own blocks, which stay as many
                     narrow = self.parameters["wide"] * (math.log2(plans[1].blocks) - math.log2(plans[0].blocks))
                     yield size, ("one-shot", "two-shot")[shots - 1], of_two, of_four, of_two + sums[1] - sums[0] - narrow
