@@ -1,4 +1,8 @@
 /* What rondoCommExplain says is what a launch would be: the tables of plan.c as seen from outside. */
+#include "comm/limits.h"
+#include "enqueue/why.h"
+#include "kernels/types.h"
+#include "plan/plan.h"
 #include "tests/support/rig.h"
 
 #include <criterion/criterion.h>
@@ -135,4 +139,92 @@ static int refusals(struct rig *rig)
 Test(explain, refuses_what_it_does_not_know)
 {
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2)}, refusals), 0);
+}
+
+/* What a comm of GPUs that NVLink joins has by default, from 16 MiB on direct; of the host device if its lines have 8 bytes. */
+static struct rondo_limits limits_of(unsigned ranks, unsigned line_bytes)
+{
+    struct rondo_limits limits = {.ranks = ranks,
+                                  .lanes = 2,
+                                  .line_bytes = line_bytes,
+                                  .min_channels = 1,
+                                  .max_channels = 128,
+                                  .max_threads = 256,
+                                  .lean_threads = 512,
+                                  .kernel_threads = 512,
+                                  .max_per_thread = 8,
+                                  .forced_algo = -1};
+    rondo_limits_preset(&limits);
+    rondo_limits_fit(&limits, 8 << 20);
+    for (unsigned c = 0; c < RONDO_COLLECTIVE_COUNT; c++) {
+        limits.direct_from[c] = 16 << 20;
+        limits.bulk_from[c] = 32 << 20;
+        limits.ring_from[c] = 1 << 20;
+    }
+    return limits;
+}
+
+/* What is said of such an op. */
+static const char *why_of(const struct rondo_limits *limits, unsigned collective, size_t bytes)
+{
+    static char text[sizeof((rondoChoice_t *)0)->why];
+    const struct rondo_task task = {
+        .collective = (uint8_t)collective, .dtype = RONDO_F32, .redop = RONDO_SUM, .count = bytes / 4};
+    struct rondo_group_plan plan = {.limits = limits, .tasks = &task, .task_count = 1};
+    struct rondo_plan_launch launch;
+    rondo_plan_begin(&plan);
+    rondo_plan_next(&plan, &launch);
+    rondo_why(limits, &launch.args.single.work, launch.threads, text, sizeof text);
+    return text;
+}
+
+#define TELLS(limits, collective, bytes, words)                             \
+    do {                                                                    \
+        const char *why = why_of(limits, collective, bytes);                \
+        cr_expect(strstr(why, words), "\"%s\" without \"%s\"", why, words); \
+    } while (0)
+
+Test(explain, tells_what_was_measured_from_what_was_reckoned)
+{
+    const struct rondo_limits two = limits_of(2, 16), four = limits_of(4, 16), eight = limits_of(8, 16),
+                              host = limits_of(4, 8);
+    char text[240];
+    TELLS(&two, RONDO_ALL_REDUCE, 1024,
+          "one-shot, two-shot from 4194305 (measured, H200); lines, bulk from 32M (measured, H200); ");
+    TELLS(&two, RONDO_ALL_REDUCE, 32 << 20, "direct, where buffers allow, from 16M (measured, H200), else bulk ");
+    TELLS(&four, RONDO_ALL_REDUCE, 1024,
+          "one-shot, two-shot from 466667 (reckoned); lines, bulk from 32M (extrapolated); ");
+    TELLS(&eight, RONDO_BROADCAST, 1 << 20, "two-shot from 133334 (reckoned); ");
+    TELLS(&eight, RONDO_ALL_REDUCE, 32 << 20, "direct, where buffers allow, from 16M (extrapolated), else bulk ");
+    TELLS(&eight, RONDO_ALL_GATHER, 32 << 20, "direct, where buffers allow, from 16M (reckoned), else bulk ");
+    TELLS(&host, RONDO_ALL_REDUCE, 32 << 20, "two-shot from 466667 (built in); ");
+    TELLS(&host, RONDO_ALL_REDUCE, 32 << 20, "bulk from 32M (built in); ");
+    rondo_why_message(&two, text, sizeof text);
+    cr_expect(strstr(text, "(measured, H200)"), "%s", text);
+    rondo_why_message(&four, text, sizeof text);
+    cr_expect(strstr(text, "(extrapolated)"), "%s", text);
+}
+
+Test(explain, names_a_table_before_all_else)
+{
+    struct rondo_limits eight = limits_of(8, 16);
+    eight.tuned[RONDO_ALL_REDUCE] = 1u << RONDO_TUNE_TWO_SHOT | 1u << RONDO_TUNE_DIRECT;
+    TELLS(&eight, RONDO_ALL_REDUCE, 32 << 20,
+          "two-shot from 133334 (table); direct, where buffers allow, from 16M (table), ");
+    TELLS(&eight, RONDO_ALL_REDUCE, 32 << 20, "else bulk from 32M (extrapolated); ");
+    TELLS(&eight, RONDO_REDUCE, 32 << 20, "two-shot from 133334 (reckoned); ");
+}
+
+Test(explain, has_room_for_all_that_it_says)
+{
+    for (unsigned ranks = 2; ranks <= 8; ranks++) {
+        struct rondo_limits limits = limits_of(ranks, 16);
+        memset(limits.ring_widest, 1, sizeof limits.ring_widest);
+        for (unsigned c = 0; c < RONDO_COLLECTIVE_COUNT; c++)
+            limits.ring_from[c] = UINT64_MAX;
+        for (unsigned c = RONDO_ALL_REDUCE; c <= RONDO_BROADCAST; c++) {
+            const char *why = why_of(&limits, c, 32 << 20), *end = strstr(why, "at most 128 channels");
+            cr_expect(end && !end[strlen("at most 128 channels")], "%s", why);
+        }
+    }
 }

@@ -17,28 +17,26 @@ static void set_fifos(struct rondo_limits *limits)
 }
 
 /* Two-shot pays a second trip over the link; one-shot sends (n-1) - 2(n-1)/n times the message more: in an all-reduce all
- * ranks do, in a broadcast the root does, in a reduce it receives so much more. They cost the same where trip * bandwidth bytes
- * equal that surplus: 341 KB for 4 ranks, 142 KB for 8. With 2 ranks there is no surplus, but each rank loads and reduces all: of 4 MiB in
- * 17.0 us and two-shot in 19.5, of 8 MiB in 39.5 and 30.2 (two H200s).
- *
- * The trip takes 0.78 us between two H200s and 1.46 among four; for more ranks it is taken to grow so with each doubling
- * (docs/eight-gpus.md). */
-static uint64_t trip_bytes(unsigned ranks)
-{
-    enum { OF_TWO = 273 * 1000, FOR_A_DOUBLING = 238 * 1000 }; /* at 350 GB/s */
-    uint64_t half = 1;
-    uint64_t bytes = OF_TWO;
-    for (; 4 * half <= ranks; half *= 2)
-        bytes += FOR_A_DOUBLING;
-    return bytes + FOR_A_DOUBLING * (ranks - 2 * half) / (2 * half);
-}
-
+ * ranks do, in a broadcast the root does, in a reduce it receives so much more. And two-shot has no lean kernels: where one-shot has,
+ * these are 0.7 to 1.0 us faster (two H200s). They cost the same where the two times the bandwidth equal that surplus: 467 KB for 4 ranks,
+ * 133 KB for 8, 32 KB for 16. That was reckoned, not measured: docs/eight-gpus.md. With 2 ranks there is no surplus, but each rank
+ * loads and reduces all: of 4 MiB in 17.0 us and two-shot in 19.5, of 8 MiB in 39.5 and 30.2 (two H200s). */
 void rondo_limits_preset(struct rondo_limits *limits)
 {
-    const uint64_t n = limits->ranks;
-    const uint64_t most = n <= 2 ? 4u << 20 : trip_bytes(limits->ranks) * n / ((n - 1) * (n - 2));
+    enum { TRIP_BYTES = 420 * 1000, LEAN_BYTES = 280 * 1000 }; /* 1.2 and 0.8 us at 350 GB/s */
+    const uint64_t n = limits->ranks, lead = TRIP_BYTES + (rondo_limits_lean(limits->ranks) ? LEAN_BYTES : 0);
+    const uint64_t most = n <= 2 ? 4u << 20 : lead * n / ((n - 1) * (n - 2));
     for (unsigned c = 0; c < RONDO_COLLECTIVE_COUNT; c++)
         limits->two_shot_from[c] = most + 1;
+}
+
+/* Direct works have two more trips over the link, and no mailboxes: what fits into one step of lines is faster by these, what takes two is
+ * not. Between two H200s lines take 16.3 us for parts of 4 MiB, which are one step, and 40.8 for 8 MiB; direct works 20.7 and 33.7
+ * (docs/decisions/0007). With more ranks a step holds what half a mailbox holds for each of the others (docs/eight-gpus.md). */
+uint64_t rondo_limits_direct_parts(unsigned ranks)
+{
+    enum { PARTS_OF_TWO = 6 << 20, PARTS = 8 << 20 };
+    return ranks <= 2 ? PARTS_OF_TWO : PARTS / (ranks - 1) + 1;
 }
 
 /* Each with all registers that its kernel may have: an eager one and a replay, or those of two comms. Else each rank might run another

@@ -5,6 +5,7 @@
 #include "kernels/rings.h"
 #include "kernels/work.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { RONDO_MAX_RANKS = 64, RONDO_SHAPE_RULES = 12 };
@@ -63,8 +64,17 @@ struct rondo_limits {
     unsigned copies;                       /* 1: and between buffers of the ranks (kernels/copies.h) */
 };
 
+/* Whether there are lean kernels for so many ranks. */
+static inline bool rondo_limits_lean(unsigned ranks)
+{
+    return ranks == 2 || ranks == 4 || ranks == 8;
+}
+
 /* Sets two_shot_from to what is built in, for `ranks` ranks. */
 void rondo_limits_preset(struct rondo_limits *limits);
+
+/* From how many bytes of a part on an all-gather, all-to-all or reduce-scatter is direct: built in, for GPUs joined by NVLink. */
+uint64_t rondo_limits_direct_parts(unsigned ranks);
 
 /* Sets room, large and lean_threads, lowers max_threads, and raises max_per_thread as much, so that two launches of most blocks fit on a device
  * of so many multiprocessors together. */

@@ -53,8 +53,7 @@ static bool direct_is_settled(const struct rondoComm *comm, const struct rondo_p
     return !can || forced || (proto && (!strcmp(proto, "line") || !strcmp(proto, "bulk")));
 }
 
-/* From which size on works are direct where their buffers allow. Two more trips over the link, and no mailboxes: where these beat
- * lines on two H200s (docs/decisions/0007). With more ranks, a mailbox is full at a smaller part for each. */
+/* From which size on works are direct where their buffers allow: where that beats lines on two H200s (docs/decisions/0007). */
 static uint64_t direct_from(const struct rondoComm *comm, const struct rondo_path *slowest, unsigned collective)
 {
     const bool rooted = collective == RONDO_REDUCE || collective == RONDO_BROADCAST;
@@ -63,7 +62,7 @@ static uint64_t direct_from(const struct rondoComm *comm, const struct rondo_pat
         return from;
     if (comm->info.line_bytes == 8)
         return 128 << 10; /* the host device: it is to be used */
-    return collective == RONDO_ALL_REDUCE || rooted ? 16 << 20 : (6u << 20) / (comm->limits.ranks - 1);
+    return collective == RONDO_ALL_REDUCE || rooted ? 16 << 20 : rondo_limits_direct_parts(comm->limits.ranks);
 }
 
 /* The same for messages: between two H200s, one of 1 MiB each way takes 11.0 us by FIFO and 11.7 directly, one of 2 MiB 17.1 and 15.0. */

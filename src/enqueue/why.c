@@ -42,25 +42,27 @@ static void add_size(struct text *text, uint64_t size)
     add(text, "%llu%s", (unsigned long long)size, (char[]){units[unit], 0});
 }
 
-/* Where a size comes from. What is built in for GPUs was measured between two; for more ranks, and of rings, it is reckoned
- * (docs/eight-gpus.md). */
-static const char *source(const struct rondo_limits *limits, unsigned collective, enum rondo_tune_key key)
+/* Where what is built in comes from. The host device's is chosen so that all is used; what was measured was on two H200s. For more
+ * ranks, where to go over to two-shot and, of parts, to direct works is reckoned by what those take, and so are rings
+ * (docs/eight-gpus.md, docs/decisions/0008); all else is as between two. */
+static const char *origin(const struct rondo_limits *limits, unsigned collective, enum rondo_tune_key key)
 {
-    enum { LINE_OF_GPUS = 16 };
-    if (limits->tuned[collective] >> key & 1)
-        return "table";
-    if (limits->line_bytes != LINE_OF_GPUS)
+    const bool by_ranks = key == RONDO_TUNE_TWO_SHOT || (key == RONDO_TUNE_DIRECT && !rondo_has_shards(collective));
+    if (limits->line_bytes == 8) /* the host device */
         return "built in";
-    return limits->ranks == 2 && key != RONDO_TUNE_RING ? "built in, measured" : "built in, reckoned";
+    if (key == RONDO_TUNE_RING)
+        return "reckoned";
+    return limits->ranks <= 2 ? "measured, H200" : by_ranks ? "reckoned" : "extrapolated";
 }
 
 /* "from 64K (table)" */
 static void add_threshold(struct text *text, const struct rondo_limits *limits, unsigned collective,
                           enum rondo_tune_key key, uint64_t from)
 {
+    const bool by_table = limits->tuned[collective] >> key & 1;
     add(text, from == UINT64_MAX ? "" : "from ");
     add_size(text, from);
-    add(text, " (%s)", source(limits, collective, key));
+    add(text, " (%s)", by_table ? "table" : origin(limits, collective, key));
 }
 
 /* Whether it goes round the ring, and the word for it. */
@@ -164,7 +166,7 @@ void rondo_why_message(const struct rondo_limits *limits, char *out, size_t room
     add(&text, "direct, where the receiver's buffer allows, %s",
         limits->messages_direct_from == UINT64_MAX ? "" : "from ");
     add_size(&text, limits->messages_direct_from);
-    add(&text, " (built in)");
+    add(&text, " (%s)", origin(limits, RONDO_ALL_TO_ALL, RONDO_TUNE_BULK)); /* one size for any number of ranks */
     if (limits->copies) {
         add(&text, ", by copy engines from ");
         add_size(&text, limits->messages_copied_from);

@@ -76,9 +76,8 @@ static void work_start(const struct rondo_limits *limits, const struct rondo_tas
  * the batch's code runs it. */
 static bool may_be_lean(const struct rondo_limits *limits, const struct rondo_task *task, enum rondo_algo algo)
 {
-    const bool common = limits->ranks == 2 || limits->ranks == 4 || limits->ranks == 8;
-    return common && algo == RONDO_ONE_SHOT && !limits->posts && !limits->check && !task->scaling &&
-           task_bytes(task) < limits->bulk_from[task->collective];
+    return rondo_limits_lean(limits->ranks) && algo == RONDO_ONE_SHOT && !limits->posts && !limits->check &&
+           !task->scaling && task_bytes(task) < limits->bulk_from[task->collective];
 }
 
 static bool is_lean(const struct rondo_limits *limits, const struct rondo_task *task, const struct rondo_work *work,
