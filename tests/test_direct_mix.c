@@ -6,6 +6,7 @@
 #include "common/clock.h"
 #include "common/env.h"
 #include "support/item.h"
+#include "support/mappable.h"
 #include "support/rig.h"
 
 #include <criterion/criterion.h>
@@ -23,25 +24,6 @@ struct slot {
     struct machine_graph *graph; /* NULL: eager */
     void *handles[MOST_ITEMS];   /* NULL: not registered */
 };
-
-static long parameter(const char *name, long preset)
-{
-    const char *text = getenv(name);
-    return text ? atol(text) : preset;
-}
-
-static void *memory_that_is_shared(size_t bytes)
-{
-    void *memory = NULL;
-    if (rondoMemAlloc(&memory, bytes) != rondoSuccess)
-        fprintf(stderr, "%s\n", rondoGetLastError(NULL));
-    return memory;
-}
-
-static void memory_back(void *memory)
-{
-    rondoMemFree(memory);
-}
 
 static void slot_draw(struct slot *slot, struct draw *draw, int ranks)
 {
@@ -132,7 +114,7 @@ static int steps(struct rig *rig, uint64_t seed)
 {
     static _Thread_local struct slot slots[SLOTS];
     struct draw draw = {seed};
-    const long count = parameter("RONDO_TEST_STEPS", STEPS);
+    const long count = rig_parameter("RONDO_TEST_STEPS", STEPS);
     int failed = 0;
     for (long step = 0; step < count && !failed; step++) {
         struct slot *slot = &slots[draw_below(&draw, SLOTS)];
@@ -154,16 +136,13 @@ static int steps(struct rig *rig, uint64_t seed)
 
 static int mixed(struct rig *rig)
 {
-    const long seed = parameter("RONDO_TEST_SEED", -1);
+    const long seed = rig_parameter("RONDO_TEST_SEED", -1);
     const uint64_t start = rondo_now_ns();
     const struct machine *machine = rig->machine;
-    struct machine shared = *machine;
+    const struct machine shared = mappable_machine(machine);
     uint32_t ran = 0;
-    if (rig_on_host()) {
-        shared.alloc = memory_that_is_shared;
-        shared.free = memory_back;
+    if (rig_on_host())
         rig->machine = &shared;
-    }
     const int failed = steps(rig, seed >= 0 ? (uint64_t)seed : (uint64_t)rig->ranks);
     rig->machine = machine;
     if (!failed)

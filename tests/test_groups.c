@@ -24,12 +24,6 @@ struct place {
     struct CUstream_st *streams[STREAMS];
 };
 
-static long parameter(const char *name, long preset)
-{
-    const char *text = getenv(name);
-    return text ? atol(text) : preset;
-}
-
 static void group_draw(struct group *group, struct draw *draw, int ranks)
 {
     group->count = 1 + (draw_below(draw, 3) ? draw_below(draw, MOST_ITEMS) : 0);
@@ -133,8 +127,8 @@ static int run_seed(struct rig *rig, const struct place *place, uint64_t seed)
 
 static int random_groups(struct rig *rig)
 {
-    const long seed = parameter("RONDO_TEST_SEED", -1),
-               groups = seed >= 0 ? 1 : parameter("RONDO_TEST_GROUPS", RIG_SLOW ? 20 : 150);
+    const long seed = rig_parameter("RONDO_TEST_SEED", -1),
+               groups = seed >= 0 ? 1 : rig_parameter("RONDO_TEST_GROUPS", RIG_SLOW ? 20 : 150);
     struct place place = {.comms = {rig->comm}};
     int failed = 0;
     RIG_OK(rondoCommInitRank(&place.comms[1], rig->ranks, rig->ids[1], rig->rank));
@@ -251,7 +245,7 @@ static void mix_one(uint64_t seed, int rank)
 /* Rank 0 has what the test has: it has made the ids, so its environment is read already. */
 static int mixed_groups(struct rig *rig)
 {
-    const uint64_t seed = (uint64_t)parameter("RONDO_TEST_MIX", 0);
+    const uint64_t seed = (uint64_t)rig_parameter("RONDO_TEST_MIX", 0);
     if (rig->rank)
         mix_one(seed, rig->rank);
     if (seed % 2) {
@@ -266,12 +260,12 @@ static int mixed_groups(struct rig *rig)
 
 Test(groups, are_right_over_paths_and_protocols_of_all_kinds, .timeout = 300)
 {
-    const long first = parameter("RONDO_TEST_MIX", -1);
+    const long first = rig_parameter("RONDO_TEST_MIX", -1);
     char text[24];
     if (!rig_on_host() || rig_ranks(MIX_MOST_RANKS) < MIX_MOST_RANKS)
         cr_skip_test("many ranks of the host device");
     setenv("RONDO_TEST_GROUPS", "30", 0);
-    for (long mix = first < 0 ? 0 : first; mix < (first < 0 ? 0 : first) + parameter("RONDO_TEST_MIXES", MIXES);
+    for (long mix = first < 0 ? 0 : first; mix < (first < 0 ? 0 : first) + rig_parameter("RONDO_TEST_MIXES", MIXES);
          mix++) {
         const int ranks = mix_all((uint64_t)mix);
         mix_one((uint64_t)mix, 0);

@@ -4,6 +4,7 @@
 #include "comm/comm.h"
 #include "common/clock.h"
 #include "support/item.h"
+#include "support/mappable.h"
 #include "support/rig.h"
 
 #include <criterion/criterion.h>
@@ -43,35 +44,14 @@ struct storm {
 
 static _Thread_local struct storm storm;
 
-static long parameter(const char *name, long preset)
-{
-    const char *text = getenv(name);
-    return text ? atol(text) : preset;
-}
-
-static void *memory_that_is_shared(size_t bytes)
-{
-    void *memory = NULL;
-    if (rondoMemAlloc(&memory, bytes) != rondoSuccess)
-        fprintf(stderr, "%s\n", rondoGetLastError(NULL));
-    return memory;
-}
-
-static void memory_back(void *memory)
-{
-    rondoMemFree(memory);
-}
-
 static int storm_open(struct rig *rig, long seed)
 {
     memset(&storm, 0, sizeof storm);
     storm.rig = rig;
-    storm.sharing = *rig->machine;
-    storm.sharing.alloc = memory_that_is_shared;
-    storm.sharing.free = memory_back;
+    storm.sharing = mappable_machine(rig->machine);
     storm.plain = storm.shared = *rig;
     storm.shared.machine = &storm.sharing;
-    storm.seed = parameter("RONDO_TEST_SEED", seed);
+    storm.seed = rig_parameter("RONDO_TEST_SEED", seed);
     storm.draw = (struct draw){(uint64_t)storm.seed};
     storm.jitter = (unsigned)rig->rank;
     for (int s = 0; s < STREAMS; s++)
@@ -269,7 +249,7 @@ static int steps(long count)
 
 static int storms(struct rig *rig)
 {
-    int failed = storm_open(rig, 1000 + rig->ranks) || steps(parameter("RONDO_TEST_STEPS", STEPS));
+    int failed = storm_open(rig, 1000 + rig->ranks) || steps(rig_parameter("RONDO_TEST_STEPS", STEPS));
     for (int s = 0; s < SLOTS && !failed; s++)
         if (storm.slots[s].count)
             failed = slot_close(&storm.slots[s]);

@@ -2,6 +2,7 @@
 
 #include "comm/comm.h"
 #include "common/clock.h"
+#include "support/mappable.h"
 #include "transport/mover.h"
 
 #include <criterion/criterion.h>
@@ -9,19 +10,6 @@
 #include <stdlib.h>
 
 enum { WAIT_MS = 8000, MORE_ROUNDS = 3 };
-
-static void *get(size_t bytes)
-{
-    void *memory = NULL;
-    if (rondoMemAlloc(&memory, bytes) != rondoSuccess)
-        fprintf(stderr, "%s\n", rondoGetLastError(NULL));
-    return memory;
-}
-
-static void give_back(void *memory)
-{
-    rondoMemFree(memory);
-}
 
 static _Thread_local struct machine shared;
 static _Thread_local const struct machine *before;
@@ -38,9 +26,7 @@ void copied_init(void)
 void copied_begin(struct rig *rig)
 {
     before = rig->machine;
-    shared = *before;
-    shared.alloc = get;
-    shared.free = give_back;
+    shared = mappable_machine(before);
     rig->machine = &shared;
 }
 

@@ -42,6 +42,12 @@ bool rig_on_host(void)
     return gpus() == 0;
 }
 
+long rig_parameter(const char *name, long preset)
+{
+    const char *text = getenv(name);
+    return text ? atol(text) : preset;
+}
+
 int rig_ranks_most(int wanted)
 {
     const char *more = getenv("RONDO_TEST_RANKS"); /* several on a GPU, with RONDO_SHARED_DEVICE=1 */

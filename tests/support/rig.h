@@ -60,6 +60,9 @@ struct rig_options {
 /* Runs the body, a function of the test program, on all ranks. How many failed; 200 s at most. */
 int rig_run(const struct rig_options *options, rig_body body);
 
+/* A number that the environment sets, for tests that draw: `preset` if it does not. */
+long rig_parameter(const char *name, long preset);
+
 /* The ranks that a test which runs with any number, from `wanted` on, should use: RONDO_TEST_RANKS_LEAST or `wanted`, whichever is more, but no
  * more than the machine has. */
 int rig_ranks(int wanted);
