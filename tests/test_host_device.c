@@ -1,5 +1,6 @@
 /* The host device: streams, events and memory, by rondo/host.h as its users call it and by the row that the library
  * calls. */
+#include "support/forks.h"
 #include "support/host_work.h"
 
 #include <pthread.h>
@@ -400,7 +401,6 @@ static int import_and_answer(int socket)
 
 Test(host_device, exported_memory_is_shared_with_another_process)
 {
-    struct rondo_device *d = open_device();
     struct rondo_mem mem;
     struct rondo_mem_handle handle;
     uint32_t word = 41;
@@ -412,6 +412,7 @@ Test(host_device, exported_memory_is_shared_with_another_process)
         alarm(30);
         _exit(import_and_answer(pair[1]));
     }
+    struct rondo_device *d = open_device();
     OK(row->mem_alloc(d, 8192, RONDO_MEM_SHAREABLE, &mem)); /* after the fork: only the descriptor makes it shared */
     OK(row->mem_export(d, &mem, &handle));
     send_fd(pair[0], handle.fd);
@@ -451,11 +452,7 @@ static void *capture_often(void *stream)
     return NULL;
 }
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-enum { FORKS = 0 }; /* sanitizers do not let a child of a process with threads have threads */
-#else
-enum { FORKS = 50 };
-#endif
+enum { FORKS = FORKED_CHILDREN_WORK ? 50 : 0 };
 
 Test(host_device, a_forked_child_makes_streams_of_its_own)
 {

@@ -3,6 +3,7 @@
 #include "common/arena.h"
 #include "common/clock.h"
 #include "support/draw.h"
+#include "support/forks.h"
 #include "support/holdings.h"
 #include "support/rig.h"
 
@@ -232,8 +233,8 @@ static int forked(struct rig *rig)
 
 Test(lifetime, of_a_forked_child_does_its_parent_no_harm)
 {
-    if (!rig_on_host() || !RIG_MAY_FORK)
-        cr_skip_test("CUDA does not survive a fork");
+    if (!rig_on_host() || !FORKED_CHILDREN_WORK)
+        cr_skip_test("CUDA does not survive a fork, nor does the heap of a sanitizer");
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = 2}, forked), 0);
 }
 
@@ -270,11 +271,12 @@ static int child_holds_on(struct rig *rig)
 
 Test(lifetime, of_a_rank_that_died_is_over_though_its_child_lives)
 {
-    if (!rig_on_host() || !RIG_MAY_FORK)
+    if (!rig_on_host())
         cr_skip_test("CUDA does not survive a fork");
     char *scratch = malloc(RIG_SCRATCH);
-    rig_run(&(struct rig_options){.ranks = 2, .keep_comm = true, .may_fail = true, .scratch_copy = scratch},
-            child_holds_on);
+    rig_run(
+        &(struct rig_options){.ranks = 2, .keep_comm = true, .may_fail = true, .apart = true, .scratch_copy = scratch},
+        child_holds_on);
     cr_assert_eq(scratch[RIG_SCRATCH / 2], '1');
     free(scratch);
 }

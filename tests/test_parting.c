@@ -3,6 +3,7 @@
 #include "comm/comm.h"
 #include "comm/parting.h"
 #include "common/clock.h"
+#include "support/forks.h"
 #include "support/rank_group.h"
 #include "support/rig.h"
 
@@ -159,8 +160,8 @@ static int forked(struct rig *rig)
 
 Test(parting, of_a_forked_child_takes_nothing_from_its_parent)
 {
-    if (!rig_on_host() || !RIG_MAY_FORK)
-        cr_skip_test("CUDA does not survive a fork");
+    if (!rig_on_host() || !FORKED_CHILDREN_WORK)
+        cr_skip_test("CUDA does not survive a fork, nor does the heap of a sanitizer");
     setenv("RONDO_CUMEM_ENABLE", "0", 1);
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = 2}, forked), 0);
 }

@@ -1,5 +1,7 @@
 #include "procs.h"
 
+#include "support/forks.h"
+
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -12,13 +14,8 @@
 
 enum { RANKS = 4, ROUNDS = 300 };
 
-/* Processes go on from a fork, or execute the program again. gcc's ThreadSanitizer lets no process start threads that a
- * multi-threaded one, such as Criterion's, forked. */
-#ifdef __SANITIZE_THREAD__
-enum { FIRST_WAY = 1 };
-#else
-enum { FIRST_WAY = 0 };
-#endif
+/* Processes go on from a fork (Criterion's has threads), or execute the program again. */
+enum { FIRST_WAY = !FORKED_CHILDREN_WORK };
 
 static double now_s(void)
 {

@@ -33,13 +33,6 @@ enum { RIG_SLOW = 1 };
 enum { RIG_SLOW = 0 };
 #endif
 
-/* Whether a rank may fork: a process that ThreadSanitizer watches may not, once it has threads. */
-#ifdef __SANITIZE_THREAD__
-enum { RIG_MAY_FORK = 0 };
-#else
-enum { RIG_MAY_FORK = 1 };
-#endif
-
 /* 0: passed. */
 typedef int (*rig_body)(struct rig *rig);
 
