@@ -216,7 +216,7 @@ Test(bootstrap, ranks_that_call_different_exchanges_get_an_error_instead_of_a_ha
     struct group *group = group_run(3, MIXED, exchange_differently, NULL);
     for (int rank = 0; rank < 3; rank++) {
         rondoResult_t result = group->outcomes[rank].result;
-        cr_expect(result == rondoInternalError || result == rondoRemoteError, "%d", result);
+        cr_expect(result == rondoInvalidUsage || result == rondoRemoteError, "%d", result);
         cr_expect(group->outcomes[rank].ms < 5000);
         text_has(group, rank, "rank");
     }

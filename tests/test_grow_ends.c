@@ -156,6 +156,33 @@ Test(grow_ends, of_a_new_rank_that_is_there_already_or_counts_otherwise_fails_on
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = 3, .no_comm = true}, wrong_newcomer), 0);
 }
 
+/* The new rank takes the id for one that makes a comm of its own. */
+static int newcomer_by_init(struct rig *rig)
+{
+    rondoComm_t comm, none = NULL;
+    rondoUniqueId id;
+    if (growing_make_old(rig, 2, &comm) || growing_share_id(rig, comm, 0, &id))
+        return 1;
+    const rondoResult_t result =
+        comm ? rondoCommGrow(comm, 3, &id, -1, &none, NULL) : rondoCommInitRank(&none, 3, id, rig->rank);
+    /* Who hears of it by another's giving up is told what that one found. */
+    RIG_CHECK(result == rondoInvalidUsage || result == rondoRemoteError, "result %d", result);
+    RIG_CHECK(strstr(rondoGetLastError(NULL), "some call rondoCommInitRank and some rondoCommGrow"), "%s",
+              rondoGetLastError(NULL));
+    RIG_CHECK(!none, "a handle");
+    RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
+    if (comm && child_try(rig, comm, rig->rank, 2))
+        return 1;
+    RIG_OK(rondoCommDestroy(comm));
+    return 0;
+}
+
+Test(grow_ends, of_a_new_rank_that_calls_for_a_comm_of_its_own_says_so)
+{
+    growing_needs(3);
+    cr_assert_eq(rig_run(&(struct rig_options){.ranks = 3, .no_comm = true}, newcomer_by_init), 0);
+}
+
 /* Rank 0 grows, rank 1 splits. */
 static int grow_and_split(struct rig *rig)
 {

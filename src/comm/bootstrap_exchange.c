@@ -148,9 +148,9 @@ static rondoResult_t other_frame(const struct exchange *exchange, int rank, cons
         text[sizeof(text) - 1] = 0;
         return rondo_fail(rondoRemoteError, "rank %d gave up: %s", rank, text);
     }
-    return rondo_fail(rondoInternalError,
-                      "ranks do different things at init: rank %d is at step %u, %s of %llu bytes, rank %d at step %u, "
-                      "%s of %llu bytes",
+    return rondo_fail(rondoInvalidUsage,
+                      "ranks do different things at init (some call rondoCommInitRank and some rondoCommGrow, with the "
+                      "same id?): rank %d is at step %u, %s of %llu bytes, rank %d at step %u, %s of %llu bytes",
                       exchange->bootstrap->rank, out->sequence, frame_text(out->type), (unsigned long long)out->bytes,
                       rank, in->sequence, frame_text(in->type), (unsigned long long)in->bytes);
 }
