@@ -16,7 +16,7 @@ enum {
     BEGIN_MS = 2000,      /* for a kernel to begin: other kernels may have the device */
     BOUND_MS = 1000,      /* for stores to be seen, once all kernels run */
     HOST_BOUND_MS = 2500, /* the same through host memory: there is no other way, and the machine may be busy */
-    END_MS = 2000,        /* for a kernel to end that was told to */
+    END_MS = 10000,       /* for a kernel to end that was told to: hundreds of host-device ranks may share a core */
     SETTLE_MS = 100,      /* for one that began at that moment to show it */
     SLICE_MS = 5,
 };
