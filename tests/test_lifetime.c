@@ -336,8 +336,8 @@ static int queued_work(struct rig *rig)
     /* work that ends soon: destroy waits for it */
     rig_input(rig, a, COUNT, rondoFloat, rondoSum);
     m->fill(b, 0x77, COUNT * sizeof *b);
-    m->compute(200e3, rig->stream);
-    for (int i = 0; i < 20; i++)
+    m->compute(150e3, rig->stream);
+    for (int i = 0; i < 5; i++)
         RIG_OK(rondoAllReduce(a, b, COUNT, rondoFloat, rondoSum, rig->comm, rig->stream));
     uint64_t start = rondo_now_ns();
     RIG_OK(rondoCommDestroy(rig->comm));
@@ -347,7 +347,7 @@ static int queued_work(struct rig *rig)
     /* work that does not: destroy gives up in time, and what is queued then does nothing */
     RIG_OK(rondoCommInitRank(&rig->comm, rig->ranks, rig->ids[1], rig->rank));
     m->fill(b, 0x77, COUNT * sizeof *b);
-    m->compute(2500e3, rig->stream);
+    m->compute(5000e3, rig->stream);
     for (int i = 0; i < 20; i++)
         RIG_OK(rondoAllReduce(a, b, COUNT, rondoFloat, rondoSum, rig->comm, rig->stream));
     start = rondo_now_ns();
@@ -367,6 +367,42 @@ static int queued_work(struct rig *rig)
 Test(lifetime, of_a_comm_ends_behind_queued_work_or_before_it)
 {
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = rig_ranks(2), .keep_comm = true}, queued_work), 0);
+}
+
+/* A call of another thread is inside for longer than anybody waits: what it may use is there until it is out. */
+static int held_up(struct rig *rig)
+{
+    for (int aborted = 0; aborted < 2; aborted++) {
+        struct rondoComm *comm = rig->comm;
+        RIG_OK(rondo_comm_enter(comm));
+        RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
+        const uint64_t start = rondo_now_ns();
+        RIG_OK(aborted ? rondoCommAbort(comm) : rondoCommDestroy(comm));
+        RIG_CHECK(since_ms(start) < 2000, "%f ms", since_ms(start));
+        RIG_CHECK(rondoCommDestroy(comm) == rondoInvalidArgument, "destroyed twice");
+        RIG_CHECK(rondo_comm_enter(comm) == rondoInvalidArgument, "another call gets in");
+        RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing");
+        for (int inside = 1; inside >= 0; inside--) { /* it gets out between two comms */
+            RIG_OK(rondoCommInitRank(&rig->comm, rig->ranks, rig->ids[1 + 2 * aborted + inside], rig->rank));
+            RIG_CHECK((comm->anchor != NULL) == (inside == 1) && (comm->bootstrap != NULL) == (inside == 1),
+                      "%s while a call was %s", comm->anchor ? "not freed" : "freed", inside ? "inside" : "out");
+            if (rig_try(rig, 1) || rig_barrier(rig))
+                return 1;
+            if (inside) {
+                RIG_OK(rondoCommDestroy(rig->comm));
+                rondo_comm_leave(comm);
+            }
+        }
+    }
+    RIG_OK(rondoCommDestroy(rig->comm));
+    return 0;
+}
+
+Test(lifetime, of_a_comm_that_a_call_is_held_up_in_goes_on_until_that_is_out)
+{
+    for (enum rig_layout layout = RIG_PROCESSES; layout <= RIG_THREADS; layout++)
+        cr_assert_eq(
+            rig_run(&(struct rig_options){.ranks = rig_ranks(2), .layout = layout, .keep_comm = true}, held_up), 0);
 }
 
 /* The comm ends inside a capture with its ops; the graph is made, launched and destroyed afterwards. */

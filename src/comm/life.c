@@ -17,6 +17,7 @@ enum {
     QUIET_MS = 500,   /* for kernels to end once their waits were ended */
     LEAVE_MS = 200,   /* for calls of other threads to get out */
     CANCEL_MS = 1500, /* for an init that was cancelled to end */
+    LOOK_MS = 5,      /* between two looks at kernels */
 };
 
 /* What a call may find. */
@@ -93,21 +94,22 @@ void rondo_comm_leave(struct rondoComm *comm)
 }
 
 /* Polls until the comm's kernels are idle. A launch shows as busy after some 0.2 ms at most, or is over by then: two looks
- * that are 5 ms apart and find nothing mean idle. (Eager launches are waited for by their event besides.) */
+ * that are 5 ms apart and find nothing mean idle. (Eager launches are waited for by their event besides.) Time in which nobody looks does
+ * not count, for the kernels may have stood still too. */
 static bool quiet_within(struct rondoComm *comm, unsigned ms)
 {
     const uint64_t end = rondo_now_ns() + ms * 1000000ull;
     unsigned idle_looks = 0;
-    for (;;) {
+    for (unsigned looks = 0;; looks++) {
         bool busy;
         if (rondo_lanes_busy(comm->anchor, &busy) != rondoSuccess)
             return false;
         idle_looks = busy ? 0 : idle_looks + 1;
         if (idle_looks == 2)
             return true;
-        if (rondo_now_ns() > end)
+        if (looks >= ms / LOOK_MS && rondo_now_ns() > end)
             return false;
-        rondo_sleep_ns(5000000);
+        rondo_sleep_ns(LOOK_MS * 1000000ull);
     }
 }
 
@@ -199,21 +201,38 @@ static void await_finalized(struct rondoComm *comm)
         rondo_sleep_ns(1000000);
 }
 
-/* Calls that other threads are inside of get out by themselves: they do not block, or see the failure. */
-static void await_users(struct rondoComm *comm)
+/* Calls that other threads are inside of get out by themselves: they do not block, or see the failure. Returns whether they did; who comes
+ * after that sees that the comm has ended, and nothing else of it. Counted in looks, of which what stands still uses up none. */
+static bool await_users(struct rondoComm *comm)
 {
-    const uint64_t end = rondo_now_ns() + LEAVE_MS * 1000000ull;
-    while (__atomic_load_n(&comm->users, __ATOMIC_SEQ_CST) && rondo_now_ns() < end)
+    for (int looks = 0; looks < 10 * LEAVE_MS; looks++) {
+        if (!__atomic_load_n(&comm->users, __ATOMIC_SEQ_CST))
+            return true;
         rondo_sleep_ns(100000);
+    }
+    return false;
+}
+
+/* Frees all, now or later. `left`: nobody is inside. */
+static void let_go(struct rondoComm *comm, bool left)
+{
+    if (!left && __atomic_load_n(&comm->users, __ATOMIC_SEQ_CST)) {
+        rondo_log(RONDO_LOG_WARN, "rank %d: a call of another thread is held up in the comm, which is freed later",
+                  comm->rank);
+        rondo_comm_linger(comm);
+        return;
+    }
+    rondo_comm_strip(comm);
+    rondo_comm_retire(comm);
 }
 
 /* Stops the lanes and frees the comm. If its kernels do not end, what they might touch stays allocated. */
 static void tear_down(struct rondoComm *comm)
 {
     rondo_worker_join(&comm->worker); /* its work is over */
-    await_users(comm);
+    const bool left = await_users(comm);
     if (!comm->anchor) { /* an init that failed: nothing was left of it */
-        rondo_comm_retire(comm);
+        let_go(comm, left);
         return;
     }
     __atomic_store_n(&comm->anchor->ended, 1, __ATOMIC_RELAXED); /* who describes a graph tells */
@@ -237,8 +256,7 @@ static void tear_down(struct rondoComm *comm)
         rondo_anchor_drop_after(comm->anchor, comm->eager_end);
         comm->eager_end = NULL;
     }
-    rondo_comm_strip(comm);
-    rondo_comm_retire(comm);
+    let_go(comm, left);
     rondo_partings_reap();
     rondo_anchor_reap();
 }

@@ -17,15 +17,39 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rondoComm *oldest, *newest;
 static unsigned waiting;
+static struct rondoComm *lingering; /* under lock too: ended, but for calls that are still inside */
 
 /* Structs are used again only when this many wait, so that stale handles stay recognizable for long. */
 enum { KEPT = 64 };
 
 enum { COPY_MS = 1000 };
 
+/* One that nobody is inside of any more, or NULL. Who enters now only sees that it has ended. */
+static struct rondoComm *take_lingering(void)
+{
+    pthread_mutex_lock(&lock);
+    struct rondoComm **place = &lingering;
+    while (*place && __atomic_load_n(&(*place)->users, __ATOMIC_SEQ_CST))
+        place = &(*place)->next_retired;
+    struct rondoComm *comm = *place;
+    if (comm)
+        *place = comm->next_retired;
+    pthread_mutex_unlock(&lock);
+    return comm;
+}
+
+static void end_lingering(void)
+{
+    for (struct rondoComm *comm; (comm = take_lingering());) {
+        rondo_comm_strip(comm);
+        rondo_comm_retire(comm);
+    }
+}
+
 rondoResult_t rondo_comm_obtain(struct rondoComm **out)
 {
     struct rondoComm *comm = NULL;
+    end_lingering();
     pthread_mutex_lock(&lock);
     if (waiting > KEPT) {
         comm = oldest;
@@ -84,6 +108,7 @@ void rondo_comm_strip(struct rondoComm *comm)
     rondo_bootstrap_close(comm->bootstrap);
     comm->bootstrap = NULL;
     rondo_tracer_destroy(comm->tracer);
+    comm->tracer = NULL;
     rondo_arena_destroy(comm->arena);
     comm->arena = NULL;
 }
@@ -105,5 +130,13 @@ void rondo_comm_retire(struct rondoComm *comm)
     else
         newest->next_retired = comm;
     newest = comm;
+    pthread_mutex_unlock(&lock);
+}
+
+void rondo_comm_linger(struct rondoComm *comm)
+{
+    pthread_mutex_lock(&lock);
+    comm->next_retired = lingering;
+    lingering = comm;
     pthread_mutex_unlock(&lock);
 }
