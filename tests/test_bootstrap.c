@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 /* Within SHORT_MS all ranks come that do, also where each must wait for a processor. */
-enum { LONG_MS = 20000, SHORT_MS = 1500, MIB = 1 << 20 };
+enum { LONG_MS = 20000, SHORT_MS = 4000, MIB = 1 << 20 };
 
 static rondoResult_t join(struct group *group, int rank, struct rondo_bootstrap **bootstrap)
 {
@@ -383,6 +383,12 @@ Test(bootstrap, all_ranks_hear_of_a_rank_that_cannot_be)
     group_free(group);
 }
 
+/* Ranks that have ended their functions, in the scratch area. */
+static void count_ended(struct group *group)
+{
+    __atomic_add_fetch((int *)(void *)group->scratch, 1, __ATOMIC_RELEASE);
+}
+
 /* Rank 2 is a forgery: a hello with the secret, but of another host. */
 static rondoResult_t join_from_elsewhere(struct group *group, int rank)
 {
@@ -390,8 +396,11 @@ static rondoResult_t join_from_elsewhere(struct group *group, int rank)
     struct rondo_bootstrap *bootstrap;
     struct sockaddr_storage address;
     int fd;
-    if (rank != 2)
-        return join(group, rank, &bootstrap);
+    if (rank != 2) {
+        const rondoResult_t result = join(group, rank, &bootstrap);
+        count_ended(group);
+        return result;
+    }
     struct rondo_hello hello = {.magic = RONDO_WIRE_MAGIC, .version = RONDO_WIRE_VERSION, .rank = 2, .nranks = 3};
     memcpy(hello.secret, id->secret, sizeof(hello.secret));
     memset(hello.member.host.boot, 7, sizeof(hello.member.host.boot));
@@ -402,7 +411,7 @@ static rondoResult_t join_from_elsewhere(struct group *group, int rank)
     struct pollfd poll_one = {fd, POLLOUT, 0};
     poll(&poll_one, 1, 1000);
     rondo_socket_send(fd, &hello, sizeof(hello));
-    usleep(300000);
+    group_await((int *)(void *)group->scratch, 2);
     rondo_close(&fd);
     return rondoSuccess;
 }
@@ -508,12 +517,6 @@ static void leave_a_child(struct group *group)
     }
 }
 
-/* Ranks that have ended their functions, in the scratch area. */
-static void count_ended(struct group *group)
-{
-    __atomic_add_fetch((int *)(void *)group->scratch, 1, __ATOMIC_RELEASE);
-}
-
 /* When two have ended, which they do without the children's end. */
 static void let_children_go(struct group *group)
 {
@@ -530,7 +533,8 @@ static void run_for_a_while(void)
 
 static void *die_soon(void *argument)
 {
-    run_for_a_while(); /* the join is under way by then */
+    for (int i = 0; i < 3; i++)
+        run_for_a_while(); /* the join is under way by then */
     leave_a_child(argument);
     kill(getpid(), SIGKILL);
     return NULL;
@@ -576,7 +580,8 @@ static rondoResult_t die_in_gather(struct group *group, int rank)
     static char mine[MIB], all[4 * MIB];
     RONDO_TRY(join(group, rank, &bootstrap));
     if (rank == 2) {
-        usleep(200000);
+        for (int i = 0; i < 5; i++)
+            run_for_a_while(); /* what the others have for each other has come by then */
         leave_a_child(group);
         kill(getpid(), SIGKILL);
     }

@@ -623,7 +623,7 @@ static int abort_join(struct rig *rig)
         handle = __atomic_load_n(&joiner.comm, __ATOMIC_SEQ_CST);
     RIG_CHECK(handle, "no handle while it joins");
     RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing"); /* else the abort may end the other's join before its look */
-    for (int i = 0; i < 20; i++)
+    for (int i = 0; i < 100; i++)
         usleep(5000); /* deep inside the join, on most runs, and also if this process stands still meanwhile */
     if (rig->rank == 0) {
         rondoResult_t error;

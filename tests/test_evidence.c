@@ -271,7 +271,7 @@ Test(evidence, messages_that_may_be_direct_stay_in_order, .timeout = 300)
 
 /* ---- works of several steps, one after another ---- */
 
-enum { ROW = 6, ROWS = 12 };
+enum { ROW = 6, ROWS = RIG_SLOW ? 4 : 12 };
 
 /* So that the last step has few lines, or a few less than all. */
 static void draw_steps(struct item *item, struct draw *draw, const struct rondo_limits *limits)

@@ -286,7 +286,7 @@ static int dying(struct rig *rig)
     /* a timeout: it died before anybody had heard of it */
     RIG_CHECK(caller.result == rondoRemoteError || caller.result == rondoTimeout, "gave %d", caller.result);
     /* or another one gave up because of it, and that was heard first */
-    RIG_CHECK(strstr(caller.text, "rank 2") || strstr(caller.text, "gave up while ranks connected"), "%s", caller.text);
+    RIG_CHECK(strstr(caller.text, "rank 2") || strstr(caller.text, "gave up"), "%s", caller.text);
     RIG_CHECK(!caller.comm, "there is a comm");
     if (caller.old && child_try(rig, caller.old, rig->rank, 2))
         return 1;

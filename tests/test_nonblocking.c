@@ -187,7 +187,7 @@ static int fails_later(struct rig *rig)
 
 Test(nonblocking, comm_that_fails_later_says_why_and_is_destroyed)
 {
-    setenv("RONDO_INIT_TIMEOUT_MS", "300", 1);
+    setenv("RONDO_INIT_TIMEOUT_MS", "1500", 1);
     cr_assert_eq(rig_run(&(struct rig_options){.ranks = 1, .no_comm = true}, fails_later), 0);
 }
 

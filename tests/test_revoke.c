@@ -120,18 +120,20 @@ static int queued_and_replayed(struct rig *rig)
     struct machine_graph *graph = capture(rig, a);
     m->fill(a, FILLED, COUNT * sizeof *a);
     m->fill(b, FILLED, COUNT * sizeof *b);
+    const uint64_t queued = rondo_now_ns();
     m->compute(300e3, other);
     RIG_OK(rondoAllReduce(b, b, COUNT, rondoFloat, rondoSum, rig->comm, other));
     RIG_CHECK(rig_barrier(rig) == 0, "a rank is missing"); /* none is told before it has issued */
     const uint64_t start = rondo_now_ns();
     RIG_OK(rondoCommRevoke(rig->comm, RONDO_REVOKE_DEFAULT));
+    const bool in_time = rondo_now_ns() - queued < 300000000; /* else the op may have run */
     RIG_CHECK(since_ms(start) < 1000, "%f ms", since_ms(start));
     for (int i = 0; i < 3; i++)
         m->graph_launch(graph, rig->stream);
     m->stream_sync(rig->stream);
     m->stream_sync(other);
     RIG_CHECK(written(rig, a) == 0, "a replay wrote %d bytes", written(rig, a));
-    RIG_CHECK(written(rig, b) == 0, "a queued op wrote %d bytes", written(rig, b));
+    RIG_CHECK(!in_time || written(rig, b) == 0, "a queued op wrote %d bytes", written(rig, b));
     RIG_CHECK(rondo_lane_report(rig->comm->anchor, RONDO_LANE_GRAPH)->kind == RONDO_REPORT_STOPPED, "no report");
     if (is_revoked(rig))
         return 1;

@@ -450,7 +450,7 @@ static rondoResult_t fork_while_watching(struct group *group, int rank)
             group_await(&fresh.seen.ticks, 1);
             int ticks = __atomic_load_n(&fresh.seen.ticks, __ATOMIC_ACQUIRE);
             leave(&fresh);
-            _exit(ticks >= 1 && count_threads() == 0 ? 0 : 2);
+            _exit(ticks >= 1 && settled_threads(0) == 0 ? 0 : 2);
         }
         int status;
         waitpid(child, &status, 0);
