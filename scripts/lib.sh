@@ -16,6 +16,7 @@ package_missing() {
     gcc) ! command -v cc >/dev/null && ! command -v gcc >/dev/null ;;
     cmake | clang-format | g++ | git | pkg-config | python3) ! command -v "$1" >/dev/null ;;
     ninja-build) ! command -v ninja >/dev/null ;;
+    xz-utils) ! command -v xz >/dev/null ;;
     libc6-dev) ! has_header stdio.h ;;
     libcriterion-dev) ! has_header criterion/criterion.h ;;
     libjemalloc-dev) ! has_header jemalloc/jemalloc.h ;;

@@ -224,7 +224,8 @@ RONDO_API rondoResult_t rondoCommGetUniqueId(rondoComm_t comm, rondoUniqueId *id
  * undefined, it takes from rank 0. config.blocking is of each rank alone, and of a new one's config only.
  * rondoInvalidArgument: nranks not above that of `comm`, a rank that is out of range or joins twice, ranks that give different
  * ids or numbers, nobody gives an id, newcomm NULL, bad comm or config. rondoRemoteError: a rank died, left or failed, to new ranks
- * also if the old ones do not agree. rondoTimeout: ranks did not come within RONDO_INIT_TIMEOUT_MS, which are named. */
+ * also if the old ones do not agree. rondoTimeout: ranks did not come within RONDO_INIT_TIMEOUT_MS, which are named.
+ * rondoInvalidUsage: ranks call different things, such as rondoCommInitRank with this id. */
 RONDO_API rondoResult_t rondoCommGrow(rondoComm_t comm, int nranks, const rondoUniqueId *id, int rank,
                                       rondoComm_t *newcomm, const rondoConfig_t *config);
 
@@ -250,7 +251,8 @@ RONDO_API rondoResult_t rondoCommFinalize(rondoComm_t comm);
 RONDO_API rondoResult_t rondoCommRevoke(rondoComm_t comm, int flags);
 
 /* Frees the comm; finalizes it first if need be. Returns within 2 s whatever runs. Graphs that hold its ops stay valid
- * objects; replaying one afterwards does nothing but report. NULL is fine. */
+ * objects; replaying one afterwards does nothing but report. If a call of another thread is held up inside the comm, its memory is
+ * freed when that is out and a comm is made. NULL is fine. */
 RONDO_API rondoResult_t rondoCommDestroy(rondoComm_t comm);
 
 /* Ends what runs, on this rank and on its peers (they get rondoRemoteError), and frees the comm, within 2 s. Any thread

@@ -107,8 +107,8 @@ struct rondoComm {
     int state;             /* atomic: enum rondo_comm_state */
     int cancelled;         /* atomic: the waits of init are to end; see rondo_comm_cancel */
     int revoked;           /* atomic: enum rondo_revocation */
-    int users;             /* atomic: calls that are inside; tear-down waits for 0 */
-    struct rondoComm *next_retired;
+    int users; /* atomic: calls that are inside; tear-down waits for 0, and lets the comm linger if that takes long */
+    struct rondoComm *next_retired; /* retired.c: in whichever of its lists the comm is */
 };
 
 enum rondo_comm_state {

@@ -1,5 +1,5 @@
 /* The end of a comm, in order or not, or of its ops only, and the calls that ask it about itself. Nothing here waits longer than 2 s in all, but the
- * drop-in for ops. */
+ * drop-in for ops; what counts is time in which this process runs. */
 #include "comm/bootstrap.h"
 #include "comm/comm.h"
 #include "comm/failure.h"

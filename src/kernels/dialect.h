@@ -22,7 +22,7 @@
 #define RONDO_UNROLL              _Pragma("unroll")
 #define RONDO_ROLLED              _Pragma("unroll 1")
 #define RONDO_LINE_BYTES          16
-#define RONDO_SPINS_PER_LOOK      256
+#define RONDO_SPINS_PER_LOOK      256 /* polls between two looks at the lane's stop word and the clock: 0.1 to 0.3 ms */
 #define RONDO_LOOKS_PER_HOST_LOOK 128
 #define RONDO_VARIANTS            1 /* code for 4 and 8 ranks besides that for 2 and for any */
 #define RONDO_PLACE_IS_FIXED      0 /* a block that was preempted may go on elsewhere */
@@ -238,8 +238,9 @@ RONDO_FN uint8_t rondo_float_to_e5m2(float f) /* saturates at the largest finite
 #define RONDO_ARGS(T) const T
 #define RONDO_UNROLL
 #define RONDO_ROLLED
-#define RONDO_LINE_BYTES          8
-#define RONDO_SPINS_PER_LOOK      16 /* they are naps: 256 of them take 30 ms, and 200 on a busy machine */
+#define RONDO_LINE_BYTES 8
+#define RONDO_SPINS_PER_LOOK \
+    16 /* long waits poll by naps (rondo_pause): 256 of them take 30 ms, and 220 on a busy machine */
 #define RONDO_LOOKS_PER_HOST_LOOK 1
 #define RONDO_VARIANTS            0 /* a CPU gains nothing by it, and the compiler takes minutes */
 #define RONDO_PLACE_IS_FIXED      1

@@ -35,10 +35,9 @@
 
 enum { RONDO_ESCAPED_EMPTY = 1, RONDO_ESCAPED_MARK = 2 };
 
-/* Polls between two looks at the lane's stop word and the clock (0.1 to 0.3 ms on a GPU), and between two looks at the abort word
- * in host memory, of which 65,000 waiting threads can do few: measured on H200, a look every 256 polls made the PCIe link
- * the bottleneck, and ops of 1 MiB took 1 ms once one rank was a little late. */
-enum { RONDO_SPINS_PER_HOST_LOOK = RONDO_SPINS_PER_LOOK * RONDO_LOOKS_PER_HOST_LOOK }; /* dialect.h has the two */
+/* Polls between two looks at the abort word in host memory, of which 65,000 waiting threads can do few: measured on H200, a look
+ * every 256 polls made the PCIe link the bottleneck, and ops of 1 MiB took 1 ms once one rank was a little late. */
+enum { RONDO_SPINS_PER_HOST_LOOK = RONDO_SPINS_PER_LOOK * RONDO_LOOKS_PER_HOST_LOOK };
 
 /* One thread's view of the launch that it runs in. */
 struct rondo_run {
